@@ -1,0 +1,1 @@
+"""Energy, convergence, identification and sensitivity of trajectories."""

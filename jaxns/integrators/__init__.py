@@ -1,0 +1,1 @@
+"""One file per family of integrators; each docstring states the discrete equations."""

@@ -1,0 +1,64 @@
+"""Moreau's midpoint rule."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+
+import jax.numpy as jnp
+from jax import Array
+
+from ..model.system import Rows, System
+from ..solve import implicit
+from . import velocity_level
+from .base import Configuration, DirectDirections, Directions, Step, Theta, law_table
+
+
+@dataclass(frozen=True)
+class Moreau:
+    """Moreau's midpoint rule: constraints and contacts on velocity level, one linear inclusion per step.
+
+    With t_M = t_n + Δt/2 and the predicted midpoint q_M:
+
+        q_M = q_n + Δt/2 q̇(t_n, q_n, u_n)
+        M_M (u⁺ − u_n) = Δt h(t_M, q_M, u_n) + W_M P
+        ġ⁺ = 0,  γ⁺ = 0
+        g_N(q_M) ≤ 0:  ξ_N = ġ_N⁺ + e_N ġ_N,n ∈ N_{R−}(−P_N),   otherwise P_N = 0
+        ξ_F = γ_F⁺ + e_F γ_F,n ∈ N_{C_F(P_N)}(−P_F)
+        q⁺ = q_M + Δt/2 q̇(t_M, q_M, u⁺)
+
+    with all rows taken at (t_M, q_M). First order. Positions are not corrected, so constraints and gaps drift: that is
+    the price of the one cheap solve. (Flores, Leine, Glocker 2010; Möller 2011, §5.1.)
+
+    - tol: tolerance on the rows, relative to their size above 1 m/s; by default from the dtype
+    """
+
+    tol: float | None = None
+
+    @property
+    def num_solves(self) -> int:
+        return 1
+
+    def start(self, system: System, t: Array, q: Array, u: Array, dt: Array) -> Array:
+        return jnp.zeros((law_table(system.rows(t, q, u)).size,), u.dtype)
+
+    def step(self, system: System, t: Array, q: Array, u: Array, dt: Array, memory: Array, tol: Array) -> Step:
+        rows = system.rows(t, q, u)
+        laws = law_table(rows)
+        problem = velocity_level.problem(laws, _midpoint, partial(_impact, rows))
+        (u_end, P), stats = implicit.solve(problem, Theta(system, t, dt, q, u, memory, tol))
+        q_M = q + 0.5 * dt * system.q_dot(t, q, u)
+        q_end = q_M + 0.5 * dt * system.q_dot(t + 0.5 * dt, q_M, u_end)
+        return Step(q_end, u_end, P, P, (stats,))
+
+
+def _midpoint(theta: Theta) -> Configuration:
+    system, t, dt, q, u, *_ = theta
+    return Configuration(system, t + 0.5 * dt, q + 0.5 * dt * system.q_dot(t, q, u), u)
+
+
+def _impact(rows: Rows, theta: Theta, d: Directions | DirectDirections) -> velocity_level.Impact:
+    system, t_M, q_M, u = _midpoint(theta)
+    u_free = u + theta.dt * d.accelerate(system.h(t_M, q_M, u))
+    before, mu = velocity_level.restitution(system, rows, system.velocities(t_M, q_M, u))
+    return velocity_level.Impact(u_free, before, mu, system.g_N(t_M, q_M) <= 0.0, theta.P_guess, theta.tol)

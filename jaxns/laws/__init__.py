@@ -1,0 +1,1 @@
+"""Convex sets with their projections, and force laws built from them."""

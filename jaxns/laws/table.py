@@ -1,0 +1,118 @@
+"""All force laws of a system in one table: bilateral rows, then normals, then friction rows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+
+class FrictionLaw(Protocol):
+    """A friction law, as set C_F scaled by the reservoir μ P_N."""
+
+    def project(self, x: Array, reservoir: Array) -> Array: ...
+
+
+@dataclass(frozen=True)
+class LawTable:
+    """Which rows of (y, P) obey which law.
+
+    Rows are ordered as [bilateral, normals of all contacts, friction]; friction rows run contact by contact within
+    each group. Arrays carry any number of trailing lane axes.
+    """
+
+    n_bilateral: int
+    groups: tuple[tuple[int, int, FrictionLaw], ...]  # (contacts, friction dimension, law) of each contact group
+
+    @property
+    def n_N(self) -> int:
+        return sum(n for n, _, _ in self.groups)
+
+    @property
+    def n_F(self) -> int:
+        return sum(n * d for n, d, _ in self.groups)
+
+    @property
+    def size(self) -> int:
+        return self.n_bilateral + self.n_N + self.n_F
+
+    def blocks(self) -> list[tuple[slice, slice, int, FrictionLaw]]:
+        """For each group: its contacts and its friction rows (each counted from zero), d and law."""
+        blocks, contact, row = [], 0, 0
+        for n, d, law in self.groups:
+            blocks.append((slice(contact, contact + n), slice(row, row + n * d), d, law))
+            contact, row = contact + n, row + n * d
+        return blocks
+
+    def split(self, rows: Array) -> tuple[Array, Array, Array]:
+        """Bilateral, normal and friction rows."""
+        a, b = self.n_bilateral, self.n_bilateral + self.n_N
+        return rows[:a], rows[a:b], rows[b:]
+
+    def residual(self, y: Array, P: Array, mu: Array, closed: Array) -> Array:
+        """P + prox_C(y − P), row by row; zero exactly where y_i ∈ N_{C_i}(−P_i).
+
+        Where a law is piecewise smooth, the derivative is that of the piece in force. Contacts that are not `closed`
+        have the law P = 0.
+        """
+        y_b, y_N, y_F = self.split(y)
+        _, P_N, P_F = self.split(P)
+        acts = closed & (y_N - P_N <= 0.0)
+        parts = [y_b, jnp.where(acts, y_N, P_N)]
+        supply = jnp.where(closed & (P_N > 0.0), P_N, 0.0) * mu
+        for contacts, rows, d, law in self.blocks():
+            if d == 0:
+                continue
+            shape = (-1, d, *y.shape[1:])
+            y_k, P_k = y_F[rows].reshape(shape), P_F[rows].reshape(shape)
+            projected = jax.vmap(law.project)(y_k - P_k, supply[contacts])
+            parts.append((P_k + projected).reshape(P_F[rows].shape))
+        return jnp.concatenate(parts)
+
+    def prox_parameters(self, G_diagonal: Array) -> Array:
+        """r_k = 1/G_kk; the friction rows of one contact share the smallest of theirs, so that its set keeps its shape."""
+        safe = jnp.where(G_diagonal > 0.0, G_diagonal, 1.0)
+        _, _, G_F = self.split(safe)
+        parts = [safe[: self.n_bilateral + self.n_N]]
+        for _, rows, d, _ in self.blocks():
+            if d == 0:
+                continue
+            block = G_F[rows].reshape(-1, d, *safe.shape[1:])
+            parts.append(jnp.broadcast_to(jnp.max(block, axis=1, keepdims=True), block.shape).reshape(G_F[rows].shape))
+        return 1.0 / jnp.concatenate(parts)
+
+    def scale_mu(self, mu: Array, r: Array) -> Array:
+        """Friction coefficients between scaled percussions P̂ = P/√r: ‖P_F‖ ≤ μ P_N reads ‖P̂_F‖ ≤ μ √(r_N/r_F) P̂_N."""
+        _, r_N, r_F = self.split(r)
+        scaled = []
+        for contacts, rows, d, _ in self.blocks():
+            ratio = r_N[contacts] / r_F[rows].reshape(-1, d, *r.shape[1:])[:, 0] if d else 1.0
+            scaled.append(mu[contacts] * jnp.sqrt(ratio))
+        return jnp.concatenate(scaled) if scaled else mu
+
+    def contact_matrix(self, P_F: Array) -> Array:
+        """Friction rows (n_F,) as one row per contact (n_N, d), zero-padded to the largest d of all groups."""
+        width = max((d for _, d, _ in self.groups), default=0)
+        parts = [
+            jnp.pad(P_F[rows].reshape(contacts.stop - contacts.start, d), ((0, 0), (0, width - d)))
+            for contacts, rows, d, _ in self.blocks()
+        ]
+        return jnp.concatenate(parts) if parts else jnp.zeros((0, width), P_F.dtype)
+
+    def name(self, row: int, n_g: int) -> str:
+        """What a row is, in the user's words."""
+        if row < n_g:
+            return f"constraint {row}"
+        if row < self.n_bilateral:
+            return f"velocity constraint {row - n_g}"
+        row -= self.n_bilateral
+        if row < self.n_N:
+            return f"contact {row} (normal)"
+        row -= self.n_N
+        for contacts, rows, d, _ in self.blocks():
+            if rows.start <= row < rows.stop:
+                return f"contact {contacts.start + (row - rows.start) // d} (friction)"
+        raise IndexError("row outside the table")

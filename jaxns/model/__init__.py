@@ -1,0 +1,1 @@
+"""What the user writes, and what autodiff derives from it."""

@@ -1,0 +1,116 @@
+"""Errors that name the culprit: what was given, what was expected, and what to do."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from .system import System
+from .values import is_concrete
+
+
+def check_arguments(
+    q0: Array, u0: Array, dt: Any, t0: Any, t1: float | None, num_steps: int | None, save_every: int
+) -> int:
+    """Check the arguments of a simulation; returns the number of steps."""
+    for name, value in (("q0", q0), ("u0", u0)):
+        if value.ndim != 1:
+            raise ValueError(f"{name} must be a vector, got shape {value.shape}; use jax.vmap for batches.")
+        if is_concrete(value) and not np.all(np.isfinite(value)):
+            raise ValueError(f"{name} must be finite, got {np.asarray(value)}.")
+    if jnp.ndim(dt) != 0:
+        raise ValueError(f"dt must be a scalar, got shape {jnp.shape(dt)}; use jax.vmap over dt with num_steps given.")
+    if is_concrete(dt) and not (float(dt) > 0.0 and math.isfinite(float(dt))):
+        raise ValueError(f"dt must be positive and finite, got {float(dt)}.")
+    if (t1 is None) == (num_steps is None):
+        given = "neither" if t1 is None else "both"
+        raise ValueError(f"give exactly one of t1 and num_steps; {given} was given.")
+    if num_steps is None:
+        if not is_concrete((dt, t0, t1)):
+            raise ValueError("a traced dt, t0 or t1 leaves the number of steps unknown; give num_steps instead of t1.")
+        ratio = (float(t1) - float(t0)) / float(dt)  # type: ignore[arg-type]
+        num_steps = round(ratio) if abs(ratio - round(ratio)) < 1e-6 * max(1.0, abs(ratio)) else math.ceil(ratio)
+    if not isinstance(num_steps, (int, np.integer)) or num_steps < 1:
+        raise ValueError(f"there must be at least one step, got {num_steps} (t0={t0}, t1={t1}, dt={dt}).")
+    if save_every < 1 or num_steps % save_every:
+        raise ValueError(f"save_every must divide the number of steps, got {save_every} and {num_steps} steps.")
+    return int(num_steps)
+
+
+def check_shapes(system: System, q0: Array, u0: Array) -> None:
+    """Evaluate the shapes of all user functions once, and complain about the first that is wrong."""
+    t, p = jnp.zeros((), q0.dtype), system.params
+    nq, nu = q0.shape[0], u0.shape[0]
+    if system.kinematics is None and nq != nu:
+        raise ValueError(f"q0 has {nq} and u0 has {nu} entries; without kinematics (q̇ = u) both must have as many.")
+    _expect("mass (t, q, p)", system.mass, (t, q0, p), (nu, nu))
+    if system.potential is not None:
+        _expect("potential (t, q, p)", system.potential, (t, q0, p), ())
+    if system.force is not None:
+        _expect("force (t, q, u, p)", system.force, (t, q0, u0, p), (nu,))
+    if system.kinematics is not None:
+        _expect("kinematics (t, q, u, p)", system.kinematics, (t, q0, u0, p), (nq,))
+    if system.constraint is not None:
+        _expect("constraint (t, q, p)", system.constraint, (t, q0, p), (None,))
+    if system.velocity_constraint is not None:
+        _expect("velocity_constraint (t, q, u, p)", system.velocity_constraint, (t, q0, u0, p), (None,))
+    for i, group in enumerate(system.contacts):
+        (n,) = _expect(f"gap of contact group {i} (t, q, p)", group.gap, (t, q0, p), (None,))
+        if group.slip is not None:
+            _, d = _expect(f"slip of contact group {i} (t, q, u, p)", group.slip, (t, q0, u0, p), (n, None))
+            if not 1 <= d <= 3:
+                raise ValueError(f"slip of contact group {i} has {d} components per contact; 1, 2 or 3 are possible.")
+        group.check_coefficients(p, n)
+
+
+def _expect(name: str, function: Any, arguments: tuple[Any, ...], shape: tuple[int | None, ...]) -> tuple[int, ...]:
+    try:
+        result = jax.eval_shape(function, *arguments)
+    except Exception as error:
+        error.add_note(f"while evaluating the system's {name}")
+        raise
+    got = getattr(result, "shape", None)
+    fits = got is not None and len(got) == len(shape) and all(e in (None, g) for e, g in zip(shape, got, strict=True))
+    if not fits:
+        expected = "(" + ", ".join("n" if e is None else str(e) for e in shape) + ("," if len(shape) == 1 else "") + ")"
+        what = f"shape {got}" if got is not None else f"a {type(result).__name__}"
+        raise ValueError(f"the system's {name} must return shape {expected}, but returned {what}.")
+    return tuple(got)  # type: ignore[arg-type]
+
+
+def check_initial_state(system: System, t: Array, q: Array, u: Array) -> None:
+    """Complain about a singular mass matrix, violated constraints and penetration, with their size."""
+    M = np.asarray(system.M(t, q))
+    eigenvalues = np.linalg.eigvalsh(0.5 * (M + M.T)) if np.all(np.isfinite(M)) else np.array([np.nan])
+    if not eigenvalues[0] > np.finfo(M.dtype).eps * np.max(np.abs(eigenvalues)):
+        raise ValueError(
+            "the mass matrix at the initial state must be symmetric positive definite; its eigenvalues are "
+            f"{np.array2string(eigenvalues, precision=3)}. A zero row or column means a coordinate without inertia."
+        )
+    limit = math.sqrt(float(jnp.finfo(q.dtype).eps)) * max(1.0, float(jnp.max(jnp.abs(q), initial=0.0)))
+    speed = max(1.0, float(jnp.max(jnp.abs(u), initial=0.0)))
+    _expect_zero("constraint g(q0)", system.g(t, q), limit)
+    _expect_zero("constraint velocity ġ(q0, u0)", system.g_dot(t, q, u), limit * speed)
+    _expect_zero("velocity constraint γ(q0, u0)", system.gamma(t, q, u), limit * speed)
+    g_N = np.asarray(system.g_N(t, q))
+    if g_N.size and not np.min(g_N) >= -limit:
+        k = int(np.nanargmin(g_N)) if np.any(np.isfinite(g_N)) else 0
+        raise ValueError(
+            f"the initial state penetrates: gap {k} is {g_N[k]:.3e} (all gaps: {np.array2string(g_N, precision=3)}). "
+            "Move q0 out of the obstacle, or pass check=False to go on from a state with drift."
+        )
+
+
+def _expect_zero(name: str, value: Array, limit: float) -> None:
+    size = np.abs(np.asarray(value))
+    if size.size and not np.max(size) <= limit:
+        k = int(np.argmax(np.where(np.isnan(size), np.inf, size)))
+        raise ValueError(
+            f"inconsistent initial state: component {k} of {name} is {float(value[k]):.3e} instead of zero (limit "
+            f"{limit:.1e}). Correct q0 and u0, or pass check=False to start from them as they are."
+        )

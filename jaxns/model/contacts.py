@@ -1,0 +1,89 @@
+"""Contacts: gap and slip functions with their laws, as the user writes them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from .values import as_float_leaves, is_concrete
+
+Coefficient = Any  # a number, an array (n,), or a function of the parameters
+
+
+@jax.tree_util.register_pytree_node_class
+class Contacts:
+    """A group of n contacts that share a friction law.
+
+    Main arguments:
+
+    - gap: `(t, q, p) -> (n,)`, the distances g_N ≥ 0
+    - slip: `(t, q, u, p) -> (n, d)`, the tangential velocities γ_F, affine in u, with d = 1, 2 or 3;
+      None for frictionless contacts
+
+    Laws:
+
+    - e_N, e_F: Newton's restitution coefficients in [0, 1], normal and tangential
+    - mu: friction coefficient ≥ 0
+    - law: the set of admissible friction percussions; by default `jaxns.Coulomb()`
+
+    Each coefficient is a number, an array (n,), or a function of the parameter pytree.
+
+    >>> floor = Contacts(lambda t, q, p: q[1:2] - p["R"], e_N=lambda p: p["e_N"])
+    """
+
+    def __init__(
+        self,
+        gap: Callable[..., Array],
+        slip: Callable[..., Array] | None = None,
+        *,
+        e_N: Coefficient = 0.0,
+        e_F: Coefficient = 0.0,
+        mu: Coefficient = 0.0,
+        law: Any = None,
+    ):
+        if not callable(gap):
+            raise TypeError(f"Contacts: gap must be a function (t, q, p) -> (n,), got {type(gap).__name__}.")
+        if slip is not None and not callable(slip):
+            raise TypeError(f"Contacts: slip must be a function (t, q, u, p) -> (n, d) or None, got {slip!r}.")
+        self.gap, self.slip, self.law = gap, slip, law
+        self.e_N, self.e_F, self.mu = (c if callable(c) else as_float_leaves(c) for c in (e_N, e_F, mu))
+
+    def coefficient(self, name: str, params: Any, n: int, dtype: Any) -> Array:
+        """`e_N`, `e_F` or `mu` as an array (n,)."""
+        given = getattr(self, name)
+        value = jnp.asarray(given(params) if callable(given) else given)
+        if value.shape not in ((), (n,)):
+            raise ValueError(
+                f"Contacts: {name} must be a number or have shape ({n},), one entry for each contact of "
+                f"`{_name(self.gap)}`; got shape {value.shape}."
+            )
+        return jnp.broadcast_to(value, (n,)).astype(jnp.result_type(value, dtype))
+
+    def check_coefficients(self, params: Any, n: int) -> None:
+        """Raise on coefficients outside their range, as far as their values are known."""
+        for name, low, high in (("e_N", 0.0, 1.0), ("e_F", 0.0, 1.0), ("mu", 0.0, float("inf"))):
+            value = self.coefficient(name, params, n, float)
+            if is_concrete(value) and not bool(jnp.all((value >= low) & (value <= high))):
+                allowed = "at least 0" if name == "mu" else "in [0, 1]"
+                raise ValueError(f"Contacts `{_name(self.gap)}`: {name} must be {allowed}, got {value}.")
+
+    def tree_flatten(self) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+        coefficients = (self.e_N, self.e_F, self.mu)
+        leaves = tuple(None if callable(c) else c for c in coefficients)
+        functions = tuple(c if callable(c) else None for c in coefficients)
+        return leaves, (self.gap, self.slip, self.law, functions)
+
+    @classmethod
+    def tree_unflatten(cls, static: tuple[Any, ...], leaves: tuple[Any, ...]) -> Contacts:
+        self = object.__new__(cls)
+        self.gap, self.slip, self.law, functions = static
+        self.e_N, self.e_F, self.mu = (leaf if f is None else f for leaf, f in zip(leaves, functions, strict=True))
+        return self
+
+
+def _name(function: Callable[..., Any]) -> str:
+    return getattr(function, "__name__", repr(function))

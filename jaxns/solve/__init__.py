@@ -1,0 +1,1 @@
+"""Inclusion solvers, small dense linear algebra, and the implicit-derivative wrapper."""

@@ -1,0 +1,184 @@
+"""Small dense linear systems from plain XLA arithmetic, safe for singular matrices.
+
+Batched LAPACK calls run matrix by matrix on a CPU and can deadlock in XLA's thread pool, so nothing here calls
+LAPACK. The elimination runs on whole blocks of independent systems at once: matrix axes come first, any number of
+*lane* axes (one entry per independent system) come last and stay contiguous in memory.
+
+Matrices that come from contact problems may be singular: redundant contacts make rows of the Delassus matrix
+linearly dependent. Their systems are still consistent, and any solution will do. Two eliminations serve:
+
+- `eliminate` takes pivots from the diagonal, in order. That is exact for the positive semidefinite (scaled Delassus)
+  structure of contact problems: there a vanishing pivot means that its whole row and column depend on earlier ones,
+  and the unknown is set to zero.
+- `eliminate_pivoted` searches each column for its largest entry and also solves rank-deficient systems in general
+  (row-echelon form, dependent unknowns set to zero).
+
+`solve_lanes` runs the first, checks the result, and repeats with the second the lanes that fail the check.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+from jax import Array, lax
+
+from .lanes import largest
+
+def _pivot_threshold(dtype: jnp.dtype) -> float:
+    """Pivots below this fraction of the largest entry count as zero."""
+    return 1e3 * float(jnp.finfo(dtype).eps)
+
+
+def _diagonal_size(A: Array) -> Array:
+    return largest(jnp.stack([A[i, i] for i in range(A.shape[0])]))
+
+
+def eliminate(A: Array, b: Array) -> Array:
+    """Solve A x = b with diagonal pivots; a vanishing pivot sets its unknown to zero.
+
+    A has shape (n, n, *lanes), b has shape (n, k, *lanes): k right-hand sides for each lane. Gauss-Jordan elimination as
+    a loop over pivots: unrolled code compiles slowly, and XLA repeats work when it fuses the steps.
+    """
+    n = A.shape[0]
+    floor = _pivot_threshold(A.dtype) * _diagonal_size(A)
+    row_index = lax.broadcasted_iota(jnp.int32, (n, *A.shape[2:]), 0)
+
+    def column(k: Array, Ab: Array) -> Array:
+        row = Ab[k]
+        pivot = row[k]
+        regular = jnp.abs(pivot) > floor
+        inverse = jnp.where(regular, 1.0 / jnp.where(regular, pivot, 1.0), 0.0)
+        # Row k itself becomes row k / pivot, i.e. loses (1 − 1/pivot) of itself; a dependent row becomes zero.
+        own = jnp.where(regular, 1.0 - inverse, 1.0)
+        factor = jnp.where(row_index == k, own, Ab[:, k] * inverse)
+        return Ab - factor[:, None] * row[None]
+
+    return lax.fori_loop(0, n, column, jnp.concatenate([A, b], axis=1))[:, n:]
+
+
+def eliminate_pivoted(A: Array, b: Array) -> Array:
+    """Solve A x = b by Gauss-Jordan elimination with row pivoting; shapes as in `eliminate`.
+
+    Dependent columns set their unknown to zero, dependent rows are dropped: a solution of every consistent system.
+    """
+    n = A.shape[0]
+    floor = _pivot_threshold(A.dtype) * jnp.max(jnp.abs(A), axis=(0, 1))
+    row_index = lax.broadcasted_iota(jnp.int32, (n, *A.shape[2:]), 0)
+
+    def column(k: Array, carry: tuple[Array, ...]) -> tuple[Array, ...]:
+        A, b, used, owner = carry
+        candidates = jnp.where(used, -1.0, jnp.abs(A[:, k]))
+        largest = jnp.max(candidates, axis=0)
+        first = jnp.min(jnp.where(candidates == largest, row_index, n), axis=0)
+        is_pivot = (row_index == first) & (largest > floor)
+        A_p = jnp.sum(jnp.where(is_pivot[:, None], A, 0.0), axis=0)
+        b_p = jnp.sum(jnp.where(is_pivot[:, None], b, 0.0), axis=0)
+        pivot = jnp.where(largest > floor, A_p[k], 1.0)
+        factor = jnp.where(is_pivot, pivot - 1.0, A[:, k]) / pivot
+        factor = jnp.where(largest > floor, factor, 0.0)
+        A, b = A - factor[:, None] * A_p, b - factor[:, None] * b_p
+        return A, b, used | is_pivot, jnp.where(is_pivot, k, owner)
+
+    start = (A, b, jnp.zeros(A[:, 0].shape, bool), jnp.full(A[:, 0].shape, -1))
+    _, b, _, owner = lax.fori_loop(0, n, column, start)
+
+    def unknown(k: Array) -> Array:
+        return jnp.sum(jnp.where((owner == k)[:, None], b, 0.0), axis=0)
+
+    return jax.vmap(unknown)(jnp.arange(n))
+
+
+def solve_lanes(A: Array, b: Array) -> Array:
+    """Solve A x = b in every lane. A: (n, n, *lanes), b: (n, k, *lanes), both with the same lanes."""
+    if A.shape[0] == 0:
+        return b
+    x = eliminate(A, b)
+    tolerance = 1e5 * float(jnp.finfo(A.dtype).eps)
+
+    def wrong(x: Array) -> Array:
+        defect = largest(matmul_lanes(A, x) - b)
+        size = largest(b) + _diagonal_size(A) * largest(x)
+        return jnp.any(~(defect <= tolerance * size) & jnp.isfinite(size), axis=0)
+
+    def repeat() -> Array:
+        x_pivoted = eliminate_pivoted(A, b)
+        return jnp.where(bad & ~wrong(x_pivoted), x_pivoted, x)
+
+    bad = wrong(x)
+    return lax.cond(jnp.any(bad), repeat, lambda: x)
+
+
+def matmul_lanes(A: Array, B: Array) -> Array:
+    """A @ B in every lane; (n, m, *lanes) and (m, k, *lanes), as fused arithmetic instead of small BLAS calls."""
+    if A.shape[1] == 0:
+        return jnp.zeros((A.shape[0], *B.shape[1:]), A.dtype)
+    product = A[:, 0, None] * B[None, 0]
+    for j in range(1, A.shape[1]):
+        product = product + A[:, j, None] * B[None, j]
+    return product
+
+
+def matmul(A: Array, B: Array) -> Array:
+    """A @ B for small A (n, m) and B (m,) or (m, k), as fused arithmetic.
+
+    >>> matmul(jnp.array([[1.0, 2.0]]), jnp.array([3.0, 4.0])).tolist()
+    [11.0]
+    """
+    return matmul_lanes(A, B[:, None])[:, 0] if B.ndim == 1 else matmul_lanes(A, B)
+
+
+@jax.custom_batching.custom_vmap
+def _solve(A: Array, b: Array) -> Array:
+    return solve_lanes(A, b)
+
+
+@_solve.def_vmap
+def _solve_vmap(axis_size: int, in_batched: list[bool], A: Array, b: Array) -> tuple[Array, bool]:
+    A_batched, b_batched = in_batched
+    if not A_batched:  # one matrix, many right-hand sides: columns
+        columns = jnp.moveaxis(b, 0, 1)
+        flat = columns.reshape(b.shape[1], axis_size * b.shape[2], *b.shape[3:])
+        x = _solve(A, flat).reshape(columns.shape)
+        return jnp.moveaxis(x, 1, 0), True
+    A = jnp.moveaxis(A, 0, -1)
+    b = jnp.moveaxis(b, 0, -1) if b_batched else jnp.broadcast_to(b[..., None], (*b.shape, axis_size))
+    return jnp.moveaxis(_solve(A, b), -1, 0), True
+
+
+@partial(jax.jit, inline=True)
+def solve(A: Array, b: Array) -> Array:
+    """Solve A x = b for A (n, n) and b (n,) or (n, k); differentiable in both modes, batched by `jax.vmap`.
+
+    A singular but consistent system yields one of its solutions.
+
+    >>> import jax.numpy as jnp
+    >>> solve(jnp.array([[2.0, 0.0], [1.0, 4.0]]), jnp.array([2.0, 5.0])).tolist()
+    [1.0, 1.0]
+    """
+    if b.ndim == 1:
+        return solve(A, b[:, None])[:, 0]
+    return lax.custom_linear_solve(
+        lambda x: A @ x,
+        b,
+        solve=lambda _, b: _solve(A, b),
+        transpose_solve=lambda _, b: _solve(A.T, b),
+    )
+
+
+@jax.custom_jvp
+def inverse(A: Array) -> Array:
+    """A⁻¹ for A (n, n); its derivative −A⁻¹ dA A⁻¹ needs no further elimination.
+
+    >>> inverse(jnp.array([[2.0, 0.0], [0.0, 4.0]])).tolist()
+    [[0.5, 0.0], [0.0, 0.25]]
+    """
+    return _solve(A, jnp.eye(A.shape[0], dtype=A.dtype))
+
+
+@inverse.defjvp
+def _inverse_jvp(primals: tuple[Array], tangents: tuple[Array]) -> tuple[Array, Array]:
+    (A,), (A_dot,) = primals, tangents
+    A_inv = inverse(A)
+    return A_inv, -matmul(matmul(A_inv, A_dot), A_inv)

@@ -1,0 +1,83 @@
+"""The implicit derivative: the one place where derivatives pass through an iterative solve.
+
+A solve returns x with F(x, θ) = 0 and outputs o(x, θ). By the implicit function theorem
+
+    dx = −(∂F/∂x)⁻¹ ∂F/∂θ dθ,        do = ∂o/∂x dx + ∂o/∂θ dθ,
+
+so no derivative ever passes through the iterations, and forward and reverse mode cost one linear solve. With redundant
+contacts ∂F/∂x is singular: dx is then one of many, but its effect on positions and velocities is unique.
+
+The root carries the name `ROOT`, so that a checkpoint policy can save it: a reverse pass then never repeats a solve.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from jax.ad_checkpoint import checkpoint_name
+
+from . import dense, inclusion
+
+ROOT = "jaxns_root"
+
+
+@partial(jax.custom_jvp, nondiff_argnums=(0,))
+def solve(problem: inclusion.Problem, theta: Any) -> tuple[Any, inclusion.Stats]:
+    """Solve an inclusion problem; returns its outputs and stats, differentiable with respect to theta."""
+    return inclusion.outputs(problem, theta)
+
+
+@solve.defjvp
+def _solve_jvp(problem: inclusion.Problem, primals: tuple[Any], tangents: tuple[Any]) -> tuple[Any, Any]:
+    def outputs(theta: Any) -> tuple[Any, inclusion.Stats]:
+        root, stats = _root(problem, theta)
+        return problem.solution(root.x, root.r, problem.direct(theta)), stats
+
+    return jax.jvp(outputs, primals, tangents)
+
+
+@partial(jax.custom_jvp, nondiff_argnums=(0,))
+def _root(problem: inclusion.Problem, theta: Any) -> tuple[inclusion.Root, inclusion.Stats]:
+    return inclusion.root(problem, theta)
+
+
+@_root.defjvp
+def _root_jvp(problem: inclusion.Problem, primals: tuple[Any], tangents: tuple[Any]) -> tuple[Any, Any]:
+    (theta,), (theta_dot,) = primals, tangents
+    root, stats = jax.tree.map(lambda v: checkpoint_name(v, ROOT), _root(problem, theta))
+    J = _jacobian(problem, root, theta)
+    _, F_dot = jax.jvp(lambda theta: problem.residual(root.x, root.r, problem.direct(theta)), (theta,), (theta_dot,))
+    x_dot = -dense.solve(J, F_dot)
+    # r decides which element of the generalized Jacobian is used, never the solution: it carries no derivative.
+    root_dot = inclusion.Root(x_dot, jnp.zeros_like(root.r))
+    return (root, stats), (root_dot, jax.tree.map(_zero_tangent, stats))
+
+
+@partial(jax.custom_jvp, nondiff_argnums=(0,))
+def _jacobian(problem: inclusion.Problem, root: inclusion.Root, theta: Any) -> Array:
+    """∂F/∂x at the root, with a derivative of its own for the sake of second derivatives."""
+    return inclusion.jacobian(problem, root, theta)
+
+
+@_jacobian.defjvp
+def _jacobian_jvp(
+    problem: inclusion.Problem, primals: tuple[inclusion.Root, Any], tangents: tuple[inclusion.Root, Any]
+) -> tuple[Array, Array]:
+    (root, theta), (root_dot, theta_dot) = primals, tangents
+
+    def jacobian(x: Array, theta: Any) -> Array:
+        return jax.jacfwd(problem.residual)(x, root.r, problem.direct(theta))
+
+    _, J_dot = jax.jvp(jacobian, (root.x, theta), (root_dot.x, theta_dot))
+    return _jacobian(problem, root, theta), J_dot
+
+
+def _zero_tangent(value: Array) -> Any:
+    if jnp.issubdtype(value.dtype, jnp.inexact):
+        return jnp.zeros_like(value)
+    return np.zeros(value.shape, jax.dtypes.float0)

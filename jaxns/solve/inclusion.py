@@ -1,0 +1,286 @@
+"""Semismooth Newton for smooth equations coupled with normal cone inclusions.
+
+A problem has smooth unknowns z (m,) and percussions P (n,). Its equations give
+
+    S(z, P) = 0                              (m,)   smooth part, e.g. an implicit half-step velocity
+    y(z, P)  with  y_i ∈ N_{C_i}(−P_i)       (n,)   bilateral rows: C = R, so y = 0
+
+and the laws turn the inclusions into the equation `P + prox_C(r y − P) = 0`.
+
+Scaling. With r_k ≈ 1/G_kk from the Delassus diagonal, the symmetric scaling P̂ = P/√r, ŷ = √r y makes all rows
+dimensionless against each other, gives the scaled Delassus matrix a unit diagonal, and reduces the equation to
+`P̂ + prox(ŷ − P̂) = 0`: no user tunes an r, and a vanishing pivot can be told from a small one.
+
+Safeguards. Full Newton steps first; then steps halved until the residual falls; then, once, projected Jacobi
+iterations on the linearised inclusion, from the best point seen; then Newton again. The status is decided by the
+natural residual alone, never by the size of an increment.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol
+
+import jax
+import jax.numpy as jnp
+from jax import Array, lax
+
+from . import dense
+from .lanes import Lift, largest, norm, on_lanes
+from .status import Status
+
+FULL_STEPS = 10  # Newton steps without damping
+PROJECT_AT = 30  # the step that projected Jacobi iterations make
+MAX_STEPS = 60
+SHORTEST = 1e-3  # a step this short is accepted whatever it does
+MAX_SWEEPS = 2000
+
+
+class Laws(Protocol):
+    """Force laws as equations in scaled variables; arrays are (rows, *lanes)."""
+
+    n_bilateral: int
+
+    def residual(self, y: Array, P: Array, mu: Array, closed: Array) -> Array: ...
+    def scale_mu(self, mu: Array, r: Array) -> Array: ...
+
+
+class Scaling(NamedTuple):
+    """What the solver must know of a problem besides its equations."""
+
+    r: Array  # (n,) prox parameters, one value for all rows of a contact's friction
+    mu: Array  # (n_N,) friction coefficients
+    closed: Array  # (n_N,) bool: contacts whose law acts; the others have P = 0
+    unit_S: Array  # (m,) factors that turn rows of S into the units of the tolerance
+    unit_y: Array  # (n,) the same for y
+    tol: Array  # () tolerance on the residual in those units
+
+
+class Stats(NamedTuple):
+    """How a solve ended."""
+
+    status: Array  # () int, a `Status`
+    iterations: Array  # () int, Newton iterations
+    residual: Array  # () largest residual in the units of the tolerance
+    row: Array  # () int, the row of y with that residual, −1 for a smooth equation
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One inclusion problem as pure functions.
+
+    - prepare(theta) -> data: everything that does not change during the iteration; `data.scaling` is a `Scaling`
+    - direct(theta) -> data: the same for a single evaluation, written so that its derivatives are cheap (no force
+      directions as matrices); its `scaling.r` is a placeholder
+    - guess(data) -> (z, P)
+    - equations(z, P, data) -> (S, y)
+    - outputs(z, P, data) -> any pytree: what the caller wants from the solution
+    - jacobian(z, P, data) -> (m+n, m+n) of (S, y) with respect to (z, P); by default from `jax.jacfwd`
+    """
+
+    laws: Laws
+    prepare: Callable[[Any], Any]
+    direct: Callable[[Any], Any]
+    guess: Callable[[Any], tuple[Array, Array]]
+    equations: Callable[[Array, Array, Any], tuple[Array, Array]]
+    outputs: Callable[[Array, Array, Any], Any]
+    jacobian: Callable[[Array, Array, Any], Array] | None = None
+
+    def linearisation(self, z: Array, P: Array, data: Any) -> Array:
+        """∂(S, y)/∂(z, P)."""
+        if self.jacobian is not None:
+            return self.jacobian(z, P, data)
+        m = z.shape[0]
+        x = jnp.concatenate([z, P])
+        return jax.jacfwd(lambda x: jnp.concatenate(self.equations(x[:m], x[m:], data)))(x)
+
+    def residual(self, x: Array, r: Array, data: Any) -> Array:
+        """The equation whose root x = (z, P̂) is sought, without lanes."""
+        s = data.scaling
+        root_r = jnp.sqrt(r)
+        m = x.shape[0] - r.shape[0]
+        S, y = self.equations(x[:m], root_r * x[m:], data)
+        return jnp.concatenate([S, self.laws.residual(root_r * y, x[m:], self.laws.scale_mu(s.mu, r), s.closed)])
+
+    def solution(self, x: Array, r: Array, data: Any) -> Any:
+        """The outputs at x = (z, P̂)."""
+        m = x.shape[0] - r.shape[0]
+        data = data._replace(scaling=data.scaling._replace(r=r))
+        return self.outputs(x[:m], jnp.sqrt(r) * x[m:], data)
+
+
+class Root(NamedTuple):
+    """A solution in scaled variables."""
+
+    x: Array  # (m+n,) z and P̂
+    r: Array  # (n,)
+
+
+def outputs(problem: Problem, theta: Any) -> tuple[Any, Stats]:
+    """Solve the problem; returns its outputs, and how it went.
+
+    Under `jax.vmap` the lanes become the last axis of every array of the iteration, which keeps its inner loops
+    contiguous, and lanes that are done stay as they are while the others go on.
+    """
+
+    def solve(lift: Lift, theta: Any) -> tuple[Any, Stats]:
+        data, x, stats = _newton(problem, lift, lift.arguments(problem.prepare)(theta))
+        return lift.values(problem.solution, 3)(x, data.scaling.r, data), stats
+
+    return on_lanes(solve, theta)
+
+
+def root(problem: Problem, theta: Any) -> tuple[Root, Stats]:
+    """Solve the problem; returns the root itself, and how it went."""
+
+    def solve(lift: Lift, theta: Any) -> tuple[Root, Stats]:
+        data, x, stats = _newton(problem, lift, lift.arguments(problem.prepare)(theta))
+        return Root(x, data.scaling.r), stats
+
+    return on_lanes(solve, theta)
+
+
+def jacobian(problem: Problem, root: Root, theta: Any) -> Array:
+    """The generalized Jacobian (m+n, m+n) of the residual at a root."""
+
+    def evaluate(lift: Lift, root: Root, theta: Any) -> Array:
+        x, data = lift.arguments(lambda root, theta: (root.x, problem.prepare(theta)))(root, theta)
+        s: Scaling = data.scaling
+        K = _linearise(problem, lift, data, x)
+        m = x.shape[0] - s.r.shape[0]
+        _, y = lift.values(problem.equations, 3)(x[:m], jnp.sqrt(s.r) * x[m:], data)
+        return _residual_jacobian(problem.laws, K, x, jnp.sqrt(s.r) * y, data)
+
+    return on_lanes(evaluate, root, theta)
+
+
+class _Iterate(NamedTuple):
+    trial: Array  # (m+n, *lanes), the point (z, P̂) to evaluate next
+    x: Array  # last accepted point
+    norm_F: Array  # (*lanes) its residual
+    direction: Array  # from x
+    length: Array  # (*lanes) of the step along it
+    iterations: Array  # directions computed
+    error: Array  # (*lanes) largest residual at the last point evaluated, over the tolerance
+    row: Array  # its row
+
+
+def _newton(problem: Problem, lift: Lift, data: Any) -> tuple[Any, Array, Stats]:
+    laws, s = problem.laws, data.scaling
+    root_r = jnp.sqrt(s.r)
+    mu = laws.scale_mu(s.mu, s.r)
+    unit = jnp.concatenate([s.unit_S, s.unit_y / root_r])
+    equations = lift.values(problem.equations, 3)
+    z, P = lift.values(problem.guess, 1)(data)
+    m = z.shape[0]
+
+    def unfinished(it: _Iterate) -> Array:
+        return (it.error > 1.0) & (it.iterations < MAX_STEPS)
+
+    def body(it: _Iterate) -> _Iterate:
+        """Evaluate the trial point, accept it or halve the step; then, where it is needed, the next direction."""
+        S, y = equations(it.trial[:m], root_r * it.trial[m:], data)
+        y = root_r * y
+        F = jnp.concatenate([S, laws.residual(y, it.trial[m:], mu, s.closed)])
+        norm_F = norm(F)
+        finite = jnp.isfinite(norm_F)
+        error = jnp.where(finite, largest(F * unit) / s.tol, jnp.inf)
+        damped = it.iterations > FULL_STEPS
+        accept = finite & (~damped | (norm_F < it.norm_F) | (it.length < SHORTEST))
+        go = unfinished(it)
+        first = it.iterations == 0
+        wanted = go & accept & (error > 1.0)
+        direction = lax.cond(
+            jnp.any(wanted),
+            lambda: _direction(problem, lift, data, it.trial, y, F, wanted & (it.iterations == PROJECT_AT)),
+            lambda: jnp.zeros_like(F),
+        )
+        direction = jnp.where(accept, direction, it.direction)
+        length = jnp.where(accept, 1.0, 0.5 * it.length)
+        x = jnp.where(go & accept, it.trial, it.x)
+        hopeless = first & ~finite
+        return _Iterate(
+            trial=jnp.where(go & (error > 1.0) & ~hopeless, x + length * direction, it.trial),
+            x=x,
+            norm_F=jnp.where(go & accept, norm_F, it.norm_F),
+            direction=direction,
+            length=length,
+            iterations=jnp.where(hopeless & go, MAX_STEPS, it.iterations + (go & (error > 1.0))),
+            error=jnp.where(go, error, it.error),
+            row=jnp.where(go, jnp.argmax(jnp.abs(F) * unit, axis=0) - m, it.row),
+        )
+
+    x = jnp.concatenate([z, P / root_r])
+    one = jnp.ones_like(s.tol)
+    count = jnp.zeros(one.shape, int)
+    start = _Iterate(x, x, jnp.inf * one, jnp.zeros_like(x), one, count, jnp.inf * one, count)
+    if x.shape[0]:
+        end = lax.while_loop(lambda it: jnp.any(unfinished(it)), body, start)
+    else:
+        end = start._replace(error=0.0 * one)
+    failed = jnp.where(jnp.isfinite(end.error), Status.NOT_CONVERGED, Status.NONFINITE)
+    status = jnp.where(end.error <= 1.0, Status.OK, failed)
+    residual = jnp.where(jnp.isfinite(s.tol), end.error * s.tol, 0.0)
+    stats = Stats(status, end.iterations, residual, jnp.maximum(end.row, -1))
+    return data, end.x, stats
+
+
+def _linearise(problem: Problem, lift: Lift, data: Any, x: Array) -> Array:
+    """∂(S, ŷ)/∂(z, P̂)."""
+    root_r = jnp.sqrt(data.scaling.r)
+    m = x.shape[0] - root_r.shape[0]
+    K = lift.values(problem.linearisation, 3)(x[:m], root_r * x[m:], data)
+    scale = jnp.concatenate([jnp.ones_like(K[:m, 0]), root_r])
+    return scale[:, None] * K * scale[None]
+
+
+def _residual_jacobian(laws: Laws, K: Array, x: Array, y: Array, data: Any) -> Array:
+    """The generalized Jacobian of the residual, from K = ∂(S, ŷ)/∂(z, P̂) and the piece in force of each law."""
+    m = x.shape[0] - y.shape[0]
+    identity = jnp.eye(K.shape[0], dtype=K.dtype)[m:].reshape(-1, K.shape[0], *(1,) * (K.ndim - 2))
+    mu = laws.scale_mu(data.scaling.mu, data.scaling.r)
+    law = jax.linearize(lambda y, P: laws.residual(y, P, mu, data.scaling.closed), y, x[m:])[1]
+    rows = jax.vmap(law, in_axes=1, out_axes=1)(K[m:], jnp.broadcast_to(identity, K[m:].shape))
+    return jnp.concatenate([K[:m], rows])
+
+
+def _direction(problem: Problem, lift: Lift, data: Any, x: Array, y: Array, F: Array, projecting: Array) -> Array:
+    """The step of Newton's method from x, or of projected Jacobi iterations in the lanes where these are asked for."""
+    laws = problem.laws
+    K = _linearise(problem, lift, data, x)
+    J = _residual_jacobian(laws, K, x, y, data)
+    newton = dense.solve_lanes(J, -F[:, None])[:, 0]
+    if y.shape[0] == laws.n_bilateral:
+        return newton
+    return lax.cond(
+        jnp.any(projecting), lambda: jnp.where(projecting, _projected(laws, K, x, F, y, data), newton), lambda: newton
+    )
+
+
+def _projected(laws: Laws, K: Array, x: Array, F: Array, y: Array, data: Any) -> Array:
+    """The step to the solution of the linearised inclusion, by projected Jacobi iterations.
+
+    The smooth unknowns and the bilateral percussions (b) are eliminated, so that only contact rows (c) iterate:
+    P̂_c ← P̂_c − F(ρ ŷ_c, P̂_c) with ρ below the inverse norm of the condensed Delassus matrix.
+    """
+    closed, mu = data.scaling.closed, laws.scale_mu(data.scaling.mu, data.scaling.r)
+    n_b = laws.n_bilateral
+    b = x.shape[0] - y.shape[0] + n_b
+    head = jnp.concatenate([F[: b - n_b], y[:n_b]])
+    reduced = dense.solve_lanes(K[:b, :b], jnp.concatenate([K[:b, b:], head[:, None]], axis=1))
+    condensed = dense.matmul_lanes(K[b:, :b], reduced)
+    G, y_c = K[b:, b:] - condensed[:, :-1], y[n_b:] - condensed[:, -1]
+    rho = 1.0 / jnp.maximum(jnp.max(jnp.sum(jnp.abs(G), axis=1), axis=0), 1.0)
+    zeros = jnp.zeros_like(y[:n_b])
+
+    def sweep(carry: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
+        dP, _, count = carry
+        rows = jnp.concatenate([zeros, rho * (y_c + dense.matmul_lanes(G, dP[:, None])[:, 0])])
+        change = laws.residual(rows, jnp.concatenate([zeros, x[b:] + dP]), mu, closed)[n_b:]
+        return dP - change, jnp.max(jnp.abs(change)), count + 1
+
+    floor = 1e2 * jnp.finfo(x.dtype).eps
+    start = (jnp.zeros_like(x[b:]), jnp.asarray(jnp.inf, x.dtype), 0)
+    dP, _, _ = lax.while_loop(lambda c: (c[1] > floor) & (c[2] < MAX_SWEEPS), sweep, start)
+    return jnp.concatenate([-reduced[:, -1] - dense.matmul_lanes(reduced[:, :-1], dP[:, None])[:, 0], dP])

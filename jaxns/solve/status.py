@@ -1,0 +1,26 @@
+"""What a solve or a step reports about itself."""
+
+from __future__ import annotations
+
+import enum
+
+
+class Status(enum.IntEnum):
+    """Outcome of one solve or one time step; `message` says it in words."""
+
+    OK = 0
+    NOT_CONVERGED = 1
+    NONFINITE = 2
+    STOPPED = 3
+
+    @property
+    def message(self) -> str:
+        return _MESSAGES[self]
+
+
+_MESSAGES = {
+    Status.OK: "converged",
+    Status.NOT_CONVERGED: "the iteration limit was reached before the tolerance",
+    Status.NONFINITE: "a residual became NaN or infinite",
+    Status.STOPPED: "not run, because an earlier step failed",
+}
