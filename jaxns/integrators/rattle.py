@@ -51,23 +51,56 @@ class Rattle:
     def num_solves(self) -> int:
         return 2
 
-    def start(self, system: System, t: Array, q: Array, u: Array, dt: Array) -> tuple[Array, Array]:
+    def start(self, system: System, t: Array, q: Array, u: Array, dt: Array) -> _Memory:
         P = jnp.zeros((law_table(system.rows(t, q, u)).size,), u.dtype)
-        return P, P
+        record = _Record(P, P, jnp.asarray(False))
+        return _Memory(record, record, jnp.asarray(True))
 
     def step(
-        self, system: System, t: Array, q: Array, u: Array, dt: Array, memory: tuple[Array, Array], tol: Array
+        self, system: System, t: Array, q: Array, u: Array, dt: Array, memory: _Memory, tol: Array
     ) -> Step:
         rows = system.rows(t, q, u)
         laws = law_table(rows)
-        P1_last, P_last = memory
         stage_1 = _stage_1(rows, laws, system, t, q, u)
-        first, stats_1 = implicit.solve(stage_1, Theta(system, t, dt, q, u, P1_last, tol))
-        # In a steady state stage 1 accepts its guess as it is, and P is that of the step before; else P is about 2 P1.
-        P_guess = lax.stop_gradient(jnp.where(first.P == P1_last, P_last, 2.0 * first.P))
+        P1_guess = jnp.where(memory.calm, memory.first.guess(), 0.0)
+        first, stats_1 = implicit.solve(stage_1, Theta(system, t, dt, q, u, P1_guess, tol))
+        # In a steady state stage 1 accepts its guess as it is, and P is as before; else P = P1 + P2 is about 2 P1.
+        steady = jnp.all(first.P == P1_guess)
+        P_guess = lax.stop_gradient(jnp.where(steady, memory.whole.guess(), 2.0 * first.P))
         stage_2 = velocity_level.problem(laws, _end, partial(_impact, rows))
         (u_end, P), stats_2 = implicit.solve(stage_2, _Theta2(system, t + dt, dt, first, P_guess, tol))
-        return Step(first.q, u_end, P, (first.P, P), (stats_1, stats_2))
+        # Away from impacts P1 is about P/2. What an impact leaves is a bad guess for what follows.
+        _, P1_N, _ = laws.split(first.P)
+        _, P_N, _ = laws.split(P)
+        calm = jnp.all(jnp.abs(P_N - 2.0 * P1_N) <= 0.2 * jnp.abs(P1_N))
+        memory = _Memory(memory.first.after(first.P, P1_guess), memory.whole.after(P, P_guess), calm)
+        return Step(first.q, u_end, P, memory, (stats_1, stats_2))
+
+
+class _Record(NamedTuple):
+    """Percussions of the last step with their guess, from which the next step guesses its own."""
+
+    P: Array
+    P_guess: Array
+    corrected: Array  # () bool: the step before the last had to correct its guess, too
+
+    def guess(self) -> Array:
+        """P, unless it differs from its guess by little more than rounding.
+
+        In a steady state such a correction undoes rounding errors that have piled up over many steps, and will not be
+        needed again: its guess is the better one. Corrections in two steps running mean that the guess was wrong.
+        """
+        little = jnp.max(jnp.abs(self.P - self.P_guess), initial=0.0) <= 1e-6 * jnp.max(jnp.abs(self.P), initial=0.0)
+        return jnp.where(little & ~self.corrected, self.P_guess, self.P)
+
+    def after(self, P: Array, P_guess: Array) -> _Record:
+        return _Record(P, P_guess, jnp.any(self.P != self.P_guess) & jnp.any(P != P_guess))
+
+
+class _Memory(NamedTuple):
+    first: _Record  # P1
+    whole: _Record  # P
+    calm: Array  # () bool: no impact in the last step
 
 
 class _Data1(NamedTuple):

@@ -62,7 +62,10 @@ class LawTable:
         _, P_N, P_F = self.split(P)
         acts = closed & (y_N - P_N <= 0.0)
         parts = [y_b, jnp.where(acts, y_N, P_N)]
-        supply = jnp.where(closed & (P_N > 0.0), P_N, 0.0) * mu
+        # max(P_N, 0), but with the slope of a loaded contact as soon as the normal law acts: from P_N = 0 Newton's method
+        # then meets the contact with its friction, not without.
+        loaded = closed & ((P_N > 0.0) | acts)
+        supply = mu * jnp.where(loaded, P_N - jax.lax.stop_gradient(jnp.minimum(P_N, 0.0)), 0.0)
         for contacts, rows, d, law in self.blocks():
             if d == 0:
                 continue

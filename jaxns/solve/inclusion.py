@@ -11,9 +11,10 @@ Scaling. With r_k ≈ 1/G_kk from the Delassus diagonal, the symmetric scaling P
 dimensionless against each other, gives the scaled Delassus matrix a unit diagonal, and reduces the equation to
 `P̂ + prox(ŷ − P̂) = 0`: no user tunes an r, and a vanishing pivot can be told from a small one.
 
-Safeguards. Full Newton steps first; then steps halved until the residual falls; then, once, projected Jacobi
-iterations on the linearised inclusion, from the best point seen; then Newton again. The status is decided by the
-natural residual alone, never by the size of an increment.
+Safeguards. Newton's method with full steps, from the guess; then from zero percussions and with other multiples
+of r, which select other pieces of the laws on the way; then with friction that grows from zero; then projected Jacobi
+iterations on the linearised inclusion, and Newton's method from there, with steps halved until the residual falls. The status is decided by the natural residual
+alone, never by the size of an increment.
 """
 
 from __future__ import annotations
@@ -30,9 +31,17 @@ from . import dense
 from .lanes import Lift, largest, norm, on_lanes
 from .status import Status
 
-FULL_STEPS = 10  # Newton steps without damping
-PROJECT_AT = 30  # the step that projected Jacobi iterations make
-MAX_STEPS = 60
+# r decides which piece of a law Newton's method tries next. Where one choice runs in circles, another usually does not:
+# attempts of STEPS iterations each with these multiples of r, all but the first from zero percussions.
+ATTEMPTS = (1.0, 10.0, 100.0, 1000.0, 30.0, 300.0)
+STEPS = 12
+# Then attempts with friction coefficients that grow from zero, so that sliding directions settle before anything sticks.
+GROWING = (1.0, 30.0)
+GROWING_STEPS = 3 * STEPS
+# Then one step by projected Jacobi iterations, and damped steps from there.
+GROW_AT = len(ATTEMPTS) * STEPS
+PROJECT_AT = GROW_AT + len(GROWING) * GROWING_STEPS
+MAX_STEPS = PROJECT_AT + 2 * STEPS
 SHORTEST = 1e-3  # a step this short is accepted whatever it does
 MAX_SWEEPS = 2000
 
@@ -150,7 +159,8 @@ def jacobian(problem: Problem, root: Root, theta: Any) -> Array:
         K = _linearise(problem, lift, data, x)
         m = x.shape[0] - s.r.shape[0]
         _, y = lift.values(problem.equations, 3)(x[:m], jnp.sqrt(s.r) * x[m:], data)
-        return _residual_jacobian(problem.laws, K, x, jnp.sqrt(s.r) * y, data)
+        mu = problem.laws.scale_mu(s.mu, s.r)
+        return _residual_jacobian(problem.laws, K, x, jnp.sqrt(s.r) * y, data, jnp.ones_like(s.tol), mu)
 
     return on_lanes(evaluate, root, theta)
 
@@ -175,47 +185,54 @@ def _newton(problem: Problem, lift: Lift, data: Any) -> tuple[Any, Array, Stats]
     z, P = lift.values(problem.guess, 1)(data)
     m = z.shape[0]
 
+    x_guess = jnp.concatenate([z, P / root_r])
+    x_free = jnp.concatenate([z, jnp.zeros_like(P)])
+
     def unfinished(it: _Iterate) -> Array:
         return (it.error > 1.0) & (it.iterations < MAX_STEPS)
 
     def body(it: _Iterate) -> _Iterate:
         """Evaluate the trial point, accept it or halve the step; then, where it is needed, the next direction."""
+        i = it.iterations
+        rho, growth, restart = _schedule(i, P.dtype)
+        mu_i = mu * growth
         S, y = equations(it.trial[:m], root_r * it.trial[m:], data)
         y = root_r * y
         F = jnp.concatenate([S, laws.residual(y, it.trial[m:], mu, s.closed)])
+        error = largest(F * unit) / s.tol
+        F = jnp.concatenate([S, laws.residual(rho * y, it.trial[m:], mu_i, s.closed)])
         norm_F = norm(F)
         finite = jnp.isfinite(norm_F)
-        error = jnp.where(finite, largest(F * unit) / s.tol, jnp.inf)
-        damped = it.iterations > FULL_STEPS
-        accept = finite & (~damped | (norm_F < it.norm_F) | (it.length < SHORTEST))
+        error = jnp.where(finite, error, jnp.inf)
         go = unfinished(it)
-        first = it.iterations == 0
-        wanted = go & accept & (error > 1.0)
+        on = go & (error > 1.0)
+        damped = i > PROJECT_AT + 1
+        accept = finite & (~damped | (error <= 1.0) | (norm_F < it.norm_F) | (it.length < SHORTEST))
         direction = lax.cond(
-            jnp.any(wanted),
-            lambda: _direction(problem, lift, data, it.trial, y, F, wanted & (it.iterations == PROJECT_AT)),
+            jnp.any(on & accept),
+            lambda: _direction(problem, lift, data, it.trial, y, F, rho, mu_i, on & (i == PROJECT_AT + 1)),
             lambda: jnp.zeros_like(F),
         )
         direction = jnp.where(accept, direction, it.direction)
         length = jnp.where(accept, 1.0, 0.5 * it.length)
         x = jnp.where(go & accept, it.trial, it.x)
-        hopeless = first & ~finite
+        trial = jnp.where(restart, x_free, x + length * direction)
+        hopeless = (i == 0) & ~finite  # the very first point
         return _Iterate(
-            trial=jnp.where(go & (error > 1.0) & ~hopeless, x + length * direction, it.trial),
+            trial=jnp.where(on & ~hopeless, trial, it.trial),
             x=x,
             norm_F=jnp.where(go & accept, norm_F, it.norm_F),
             direction=direction,
             length=length,
-            iterations=jnp.where(hopeless & go, MAX_STEPS, it.iterations + (go & (error > 1.0))),
+            iterations=jnp.where(go & hopeless, MAX_STEPS, i + on),
             error=jnp.where(go, error, it.error),
             row=jnp.where(go, jnp.argmax(jnp.abs(F) * unit, axis=0) - m, it.row),
         )
 
-    x = jnp.concatenate([z, P / root_r])
     one = jnp.ones_like(s.tol)
     count = jnp.zeros(one.shape, int)
-    start = _Iterate(x, x, jnp.inf * one, jnp.zeros_like(x), one, count, jnp.inf * one, count)
-    if x.shape[0]:
+    start = _Iterate(x_guess, x_guess, jnp.inf * one, jnp.zeros_like(x_guess), one, count, jnp.inf * one, count)
+    if x_guess.shape[0]:
         end = lax.while_loop(lambda it: jnp.any(unfinished(it)), body, start)
     else:
         end = start._replace(error=0.0 * one)
@@ -224,6 +241,18 @@ def _newton(problem: Problem, lift: Lift, data: Any) -> tuple[Any, Array, Stats]
     residual = jnp.where(jnp.isfinite(s.tol), end.error * s.tol, 0.0)
     stats = Stats(status, end.iterations, residual, jnp.maximum(end.row, -1))
     return data, end.x, stats
+
+
+def _schedule(i: Array, dtype: Any) -> tuple[Array, Array, Array]:
+    """Multiple of r, fraction of the friction coefficients, and whether to start anew, for iteration i."""
+    growing = (i >= GROW_AT) & (i < PROJECT_AT)
+    attempt = jnp.where(growing, (i - GROW_AT) // GROWING_STEPS + len(ATTEMPTS), i // STEPS)
+    table = jnp.asarray((*ATTEMPTS, *GROWING, 1.0), dtype)
+    rho = table[jnp.where(i >= PROJECT_AT, len(table) - 1, attempt)]
+    part = ((i - GROW_AT) % GROWING_STEPS).astype(dtype) / (2 * STEPS)
+    growth = jnp.where(growing, jnp.minimum(part, 1.0), 1.0)
+    late = (i >= GROW_AT) & (i <= PROJECT_AT) & ((i - GROW_AT) % GROWING_STEPS == 0)
+    return rho, growth, late | ((i > 0) & (i < GROW_AT) & (i % STEPS == 0))
 
 
 def _linearise(problem: Problem, lift: Lift, data: Any, x: Array) -> Array:
@@ -235,21 +264,22 @@ def _linearise(problem: Problem, lift: Lift, data: Any, x: Array) -> Array:
     return scale[:, None] * K * scale[None]
 
 
-def _residual_jacobian(laws: Laws, K: Array, x: Array, y: Array, data: Any) -> Array:
+def _residual_jacobian(laws: Laws, K: Array, x: Array, y: Array, data: Any, rho: Array, mu: Array) -> Array:
     """The generalized Jacobian of the residual, from K = ∂(S, ŷ)/∂(z, P̂) and the piece in force of each law."""
     m = x.shape[0] - y.shape[0]
     identity = jnp.eye(K.shape[0], dtype=K.dtype)[m:].reshape(-1, K.shape[0], *(1,) * (K.ndim - 2))
-    mu = laws.scale_mu(data.scaling.mu, data.scaling.r)
-    law = jax.linearize(lambda y, P: laws.residual(y, P, mu, data.scaling.closed), y, x[m:])[1]
+    law = jax.linearize(lambda y, P: laws.residual(rho * y, P, mu, data.scaling.closed), y, x[m:])[1]
     rows = jax.vmap(law, in_axes=1, out_axes=1)(K[m:], jnp.broadcast_to(identity, K[m:].shape))
     return jnp.concatenate([K[:m], rows])
 
 
-def _direction(problem: Problem, lift: Lift, data: Any, x: Array, y: Array, F: Array, projecting: Array) -> Array:
+def _direction(
+    problem: Problem, lift: Lift, data: Any, x: Array, y: Array, F: Array, rho: Array, mu: Array, projecting: Array
+) -> Array:
     """The step of Newton's method from x, or of projected Jacobi iterations in the lanes where these are asked for."""
     laws = problem.laws
     K = _linearise(problem, lift, data, x)
-    J = _residual_jacobian(laws, K, x, y, data)
+    J = _residual_jacobian(laws, K, x, y, data, rho, mu)
     newton = dense.solve_lanes(J, -F[:, None])[:, 0]
     if y.shape[0] == laws.n_bilateral:
         return newton

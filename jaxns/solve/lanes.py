@@ -212,18 +212,17 @@ def _stages(instructions: list[Instruction], outputs: list[int]) -> list[tuple[l
 
 
 def _store(values: list[Array]) -> list[Array]:
-    """Pass values through a loop that runs once, which the compiler neither fuses across nor can prove to be trivial."""
-    if not values:
+    """Pass values through a loop that does nothing, but which the compiler neither fuses across nor can see through."""
+    some = next((v for v in values if jnp.size(v)), None)
+    if some is None:
         return values
-    runtime = jnp.asarray(values[0]).reshape(-1)[0]
-    once = jnp.where(jnp.isnan(runtime), 2, 1)
+    times = jnp.where(jnp.isnan(jnp.ravel(some)[0]), 2, 1)  # unknown before run time, and both are harmless
 
     def body(carry: tuple[Array, list[Array]]) -> tuple[Array, list[Array]]:
         count, values = carry
-        return count + 1, [jnp.where(count < 1, v, jnp.zeros_like(v)) for v in values]
+        return count + 1, [jnp.where(count < 3, v, jnp.zeros_like(v)) for v in values]
 
-    # A NaN makes the loop run twice, and stay NaN: the first branch keeps it, the second is never a valid result.
-    return lax.while_loop(lambda carry: carry[0] < once, body, (jnp.zeros_like(once), values))[1]
+    return lax.while_loop(lambda carry: carry[0] < times, body, (jnp.zeros_like(times), values))[1]
 
 
 def _apply(instruction: Instruction, inputs: list[_Value], size: int | None) -> list[_Value]:

@@ -1,0 +1,277 @@
+"""The command line: `jaxns list` and `jaxns run PROBLEM`."""
+
+from __future__ import annotations
+
+import argparse
+import difflib
+import importlib.util
+import inspect
+import math
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+from jax import Array
+
+import jaxns as ns
+
+LONG_RUN = 10_000  # steps from which a progress bar is worth its second compilation
+
+
+class UsageError(Exception):
+    """The command line asks for something that does not exist or cannot be."""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line; returns the exit code: 0 for success, 1 for a failed simulation, 2 for wrong usage."""
+    options = _parser().parse_args(arguments)
+    jax.config.update("jax_enable_x64", True)
+    try:
+        options.command(options)
+    except ns.SimulationError as error:
+        return _complain(f"simulation failed: {error}", 1)
+    except UsageError as error:
+        return _complain(str(error), 2)
+    return 0
+
+
+def _complain(message: str, code: int) -> int:
+    print(f"jaxns: error: {message}", file=sys.stderr)
+    return code
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="jaxns", description=ns.__doc__)
+    parser.add_argument("--version", action="version", version=f"jaxns {ns.__version__}")
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    listing = commands.add_parser("list", help="problems and integrators with their parameters")
+    listing.set_defaults(command=_list)
+    run = commands.add_parser("run", help="simulate a problem, print a summary, save a figure")
+    run.set_defaults(command=_run)
+    run.add_argument("problem", metavar="PROBLEM", help="a name from `jaxns list`, such as slider-crank")
+    run.add_argument("--integrator", default="Rattle", metavar="NAME", help="by default Rattle")
+    run.add_argument("--dt", type=_positive, metavar="X", help="step size in s, by default the problem's own")
+    run.add_argument("--t1", type=_positive, metavar="X", help="end time in s, by default the problem's own")
+    run.add_argument("--param", nargs="+", action="extend", default=[], metavar="K=V", help="physical parameters")
+    run.add_argument("--plot", type=Path, metavar="FILE", help="figure; by default PROBLEM.png if matplotlib is there")
+    run.add_argument("--save", type=Path, metavar="FILE.npz", help="write the trajectory")
+    run.add_argument("--no-progress", action="store_true", help="no progress bar in long runs")
+    return parser
+
+
+def _positive(text: str) -> float:
+    value = _finite(text)
+    if value <= 0.0:
+        raise argparse.ArgumentTypeError(f"must be positive, got {text}")
+    return value
+
+
+def _finite(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not math.isfinite(value):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a finite number")
+    return value
+
+
+# What there is --------------------------------------------------------------------------------------------------------
+
+
+def _problems() -> dict[str, Callable[..., ns.Problem]]:
+    return {name: getattr(ns.models, name) for name in ns.models.__all__}
+
+
+def _integrators() -> dict[str, Callable[[], Any]]:
+    public: dict[str, Any] = {name: getattr(ns, name) for name in ns.__all__}
+    return {name: c for name, c in public.items() if isinstance(c, type) and hasattr(c, "step")}
+
+
+def _list(options: argparse.Namespace) -> None:
+    for title, entries in (("Problems", _problems()), ("Integrators", _integrators())):
+        print(title)
+        for name, entry in entries.items():
+            summary = (inspect.getdoc(entry) or "").split("\n", 1)[0]
+            print(f"  {name}: {summary}")
+            print("      " + ", ".join(f"{k}={v}" for k, v in _defaults(entry).items()))
+
+
+def _defaults(entry: Callable[..., Any]) -> dict[str, Any]:
+    return {p.name: p.default for p in inspect.signature(entry).parameters.values()}
+
+
+def _find(kind: str, name: str, known: Iterable[str]) -> str:
+    """The known name that is meant, whatever its case and hyphens."""
+    plain = {k.replace("_", "").lower(): k for k in known}
+    wanted = name.replace("-", "").replace("_", "").lower()
+    if wanted not in plain:
+        raise _unknown(kind, name, plain.values())
+    return plain[wanted]
+
+
+def _unknown(kind: str, name: str, known: Iterable[str]) -> UsageError:
+    names = list(known)
+    lower = {k.lower(): k for k in names}
+    near = difflib.get_close_matches(name.replace("-", "_").lower(), lower, n=1, cutoff=0.0)
+    hint = f"did you mean {lower[near[0]]!r}? " if near else ""
+    return UsageError(f"unknown {kind} {name!r}; {hint}There are: {', '.join(names) or 'none'}.")
+
+
+def _parameters(make: Callable[..., Any], assignments: Iterable[str]) -> dict[str, Any]:
+    """`k=v` pairs as arguments of a problem, with the types of its defaults."""
+    defaults = _defaults(make)
+    parameters = {}
+    for assignment in assignments:
+        name, equals, text = assignment.partition("=")
+        if not equals:
+            raise UsageError(f"--param {assignment!r} must have the form name=value.")
+        if name not in defaults:  # case matters here: r and R may both exist
+            raise _unknown("parameter", name, defaults)
+        try:
+            value = _finite(text)
+        except argparse.ArgumentTypeError as error:
+            raise UsageError(f"--param {name}: {error}.") from None
+        whole = isinstance(defaults[name], int)
+        if whole and not value.is_integer():
+            raise UsageError(f"--param {name}: must be a whole number, got {text!r}.")
+        parameters[name] = int(value) if whole else value
+    return parameters
+
+
+# One run --------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Result:
+    """A trajectory, finished or not, and how long it took."""
+
+    trajectory: ns.Trajectory
+    wall: float  # s
+    compilation: float  # s, part of wall
+    failure: ns.SimulationError | None
+
+
+def _run(options: argparse.Namespace) -> None:
+    name = _find("problem", options.problem, _problems())
+    integrator_name = _find("integrator", options.integrator, _integrators())
+    parameters = _parameters(_problems()[name], options.param)
+    _check_files(options)
+    try:
+        problem = _problems()[name](**parameters)
+        dt, t1 = options.dt or problem.dt, options.t1 or problem.t1
+        result = _simulate(problem, _integrators()[integrator_name](), dt, t1, options.no_progress)
+    except ValueError as error:
+        raise UsageError(str(error)) from error
+    settings = [("problem", " ".join([name, *options.param])), ("integrator", integrator_name), ("dt", f"{dt:g} s")]
+    _print_table(settings + _report(problem.system, result))
+    _write(options, name, integrator_name, problem.system, result.trajectory)
+    if result.failure is not None:
+        raise result.failure
+
+
+def _check_files(options: argparse.Namespace) -> None:
+    """Complain before the run, not after it."""
+    for path in filter(None, (options.plot, options.save)):
+        if not path.absolute().parent.is_dir():
+            raise UsageError(f"cannot write {path}: there is no folder {path.parent}.")
+    if options.plot and not _has_matplotlib():
+        raise UsageError("--plot needs matplotlib: pip install 'jaxns-mechanics[plot]'")
+
+
+def _simulate(problem: ns.Problem, integrator: Any, dt: float, t1: float, quiet: bool) -> _Result:
+    failure = None
+    start = time.perf_counter()
+    progress = not quiet and t1 / dt >= LONG_RUN
+    with _compile_times() as compilation:
+        try:
+            traj = ns.simulate(problem.system, integrator, problem.q0, problem.u0, dt=dt, t1=t1, progress=progress)
+        except ns.SimulationError as error:
+            traj, failure = error.trajectory, error
+        jax.block_until_ready(traj)
+    return _Result(traj, time.perf_counter() - start, sum(compilation), failure)
+
+
+@contextmanager
+def _compile_times() -> Iterator[list[float]]:
+    """Collects the seconds that JAX spends on tracing, lowering and compiling."""
+    seconds: list[float] = []
+
+    def listen(event: str, duration_secs: float, **kwargs: str | int) -> None:
+        if event.startswith("/jax/core/compile/"):
+            seconds.append(duration_secs)
+
+    jax.monitoring.register_event_duration_secs_listener(listen)
+    try:
+        yield seconds
+    finally:
+        jax.monitoring.unregister_event_duration_listener(listen)
+
+
+def _report(system: ns.System, result: _Result) -> list[tuple[str, str]]:
+    """The lines of the summary that depend on the outcome."""
+    traj = result.trajectory
+    status = np.asarray(traj.status)
+    steps, converged = len(status), int(np.sum(status == ns.Status.OK))
+    run = max(result.wall - result.compilation, 0.0)
+    lines = [
+        ("steps", f"{steps}"),
+        ("converged", f"{converged} of {steps} ({converged / steps:.1%})"),
+        ("wall time", f"{result.wall:.2f} s: compilation {result.compilation:.2f} s, run {run:.2f} s"),
+    ]
+    ran = np.asarray(traj.stage_iterations)[status != ns.Status.STOPPED]
+    for k, iterations in enumerate(ran.T, start=1):
+        lines.append((f"Newton iterations, solve {k}", f"mean {iterations.mean():.2f}, max {iterations.max()}"))
+    g, g_dot, g_N, total = (np.asarray(v) for v in _measures(system, traj))
+    if g.size:
+        lines += [("max |g|", f"{np.abs(g).max():.3e}"), ("max |ġ|", f"{np.abs(g_dot).max():.3e}")]
+    if g_N.size:
+        lines.append(("min g_N", f"{g_N.min():.3e} m"))
+    return [*lines, ("energy at start, end", f"{total[0]:.6g} J, {total[-1]:.6g} J")]
+
+
+@jax.jit
+def _measures(system: ns.System, traj: ns.Trajectory) -> tuple[Array, Array, Array, Array]:
+    """g, ġ, g_N and the total energy at each row."""
+    g = jax.vmap(system.g)(traj.t, traj.q)
+    g_dot = jax.vmap(system.g_dot)(traj.t, traj.q, traj.u)
+    return g, g_dot, jax.vmap(system.g_N)(traj.t, traj.q), ns.energy(system, traj).total
+
+
+def _print_table(lines: Sequence[tuple[str, str]]) -> None:
+    width = max(len(name) for name, _ in lines)
+    for name, value in lines:
+        print(f"{name:<{width}}  {value}")
+
+
+def _write(options: argparse.Namespace, name: str, integrator: str, system: ns.System, traj: ns.Trajectory) -> None:
+    """The files that were asked for, and the figure."""
+    figure_file = options.plot or Path(f"{name}.png")
+    try:
+        if options.save:
+            arrays: dict[str, Any] = {f.name: np.asarray(getattr(traj, f.name)) for f in fields(traj)}
+            np.savez(options.save, **arrays)
+            print(f"wrote {options.save}")
+        if _has_matplotlib():
+            from . import plot
+
+            plot.trajectory(system, traj, title=f"{name}, {integrator}").savefig(figure_file)
+            print(f"wrote {figure_file}")
+        else:
+            print("no figure: plots need matplotlib: pip install 'jaxns-mechanics[plot]'")
+    except (OSError, ValueError) as error:  # a folder without permission, or an unknown file format
+        raise UsageError(f"cannot write: {error}") from error
+
+
+def _has_matplotlib() -> bool:
+    return importlib.util.find_spec("matplotlib") is not None
+
+
+if __name__ == "__main__":
+    sys.exit(main())

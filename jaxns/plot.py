@@ -1,0 +1,101 @@
+"""Figures of trajectories, with the symbols of the papers. Needs matplotlib."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import jax
+import numpy as np
+
+from .analysis.energy import energy
+from .model.system import System
+from .simulate import Trajectory
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+MAX_LEGEND = 12  # more curves than this have no legend: nobody could read it
+
+
+def trajectory(system: System, traj: Trajectory, *, title: str = "") -> Figure:
+    """Positions, velocities, gaps, percussions and energies over time; panels without content are left out.
+
+    The figure belongs to the caller alone, not to pyplot: keep it with `figure.savefig("file.png")`, or let a notebook
+    show it as the value of its cell.
+
+    >>> import jaxns as ns
+    >>> from jaxns import plot
+    >>> ball = ns.models.bouncing_ball()
+    >>> traj = ns.simulate(ball.system, ns.Rattle(), ball.q0, ball.u0, dt=0.01, t1=0.1)
+    >>> [axes.get_ylabel() for axes in plot.trajectory(ball.system, traj).axes]
+    ['$q$', '$u$', '$g_N$ [m]', '$P_N$ [N s]', '$P_F$ [N s]', '$E$ [J]']
+    """
+    panels = _panels(system, traj)
+    columns = 2 if len(panels) > 3 else 1
+    lines = -(-len(panels) // columns)
+    figure = _new_figure(figsize=(5.5 * columns, 2.4 * lines), layout="constrained", dpi=150)
+    axes = np.atleast_1d(figure.subplots(lines, columns, sharex=True)).ravel()
+    for ax, draw in zip(axes, panels, strict=False):
+        draw(ax)
+        ax.grid(alpha=0.3)
+        ax.margins(x=0.0)
+    for ax in axes[len(panels) :]:
+        ax.remove()
+    for ax in axes[max(len(panels) - columns, 0) : len(panels)]:
+        ax.set_xlabel("$t$ [s]")
+        ax.tick_params(labelbottom=True)
+    if title:
+        figure.suptitle(title)
+    return figure
+
+
+def _new_figure(**options: Any) -> Figure:
+    try:
+        from matplotlib.figure import Figure
+    except ImportError as error:
+        raise ImportError("plots need matplotlib: pip install 'jaxns-mechanics[plot]'") from error
+    return Figure(**options)
+
+
+def _panels(system: System, traj: Trajectory) -> list[Callable[[Axes], None]]:
+    """One drawing function for each quantity that the system has."""
+    t = np.asarray(traj.t)
+    g_N = np.asarray(jax.vmap(system.g_N)(traj.t, traj.q))
+    P_F = np.asarray(traj.P_F)
+
+    def curves(values: Any, symbol: str, unit: str = "") -> Callable[[Axes], None]:
+        return lambda ax: _curves(ax, t, np.asarray(values), symbol, unit)
+
+    panels = [curves(traj.q, "q"), curves(traj.u, "u")]
+    if g_N.shape[1]:
+        panels += [curves(g_N, "g_N", "m"), curves(traj.P_N, "P_N", "N s")]
+    if P_F.size:
+        panels.append(curves(P_F.reshape(len(t), -1), "P_F", "N s"))
+    return [*panels, lambda ax: _energies(ax, system, traj)]
+
+
+def _curves(ax: Axes, t: np.ndarray, values: np.ndarray, symbol: str, unit: str) -> None:
+    """One curve for each column, numbered from 1 as in the papers."""
+    single = values.shape[1] == 1
+    base, _, index = symbol.partition("_")
+    for k, column in enumerate(values.T, start=1):
+        name = f"${symbol}$" if single else f"${base}_{{{index}{k}}}$"
+        ax.plot(t, column, linewidth=1.0, color=f"C{(k - 1) % 10}", linestyle="-" if k <= 10 else "--", label=name)
+    ax.set_ylabel(f"${symbol}$ [{unit}]" if unit else f"${symbol}$")
+    if not single and values.shape[1] <= MAX_LEGEND:
+        _legend(ax)
+
+
+def _energies(ax: Axes, system: System, traj: Trajectory) -> None:
+    kinetic, potential, total = (np.asarray(e) for e in energy(system, traj))
+    for values, symbol, width in ((kinetic, "T", 1.0), (potential, "V", 1.0), (total, "E = T + V", 1.6)):
+        ax.plot(np.asarray(traj.t), values, linewidth=width, label=f"${symbol}$")
+    ax.set_ylabel("$E$ [J]")
+    _legend(ax)
+
+
+def _legend(ax: Axes) -> None:
+    """Beside the curves, so that it hides none of them."""
+    ax.legend(loc="center left", bbox_to_anchor=(1.0, 0.5), fontsize="small", frameon=False, handlelength=1.2)

@@ -1,0 +1,200 @@
+"""Bad input raises an error that names the culprit."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import jaxns as ns
+
+Q0, U0 = np.array([0.0, 1.0]), np.array([0.5, 0.0])
+GOOD = {
+    "mass": lambda t, q, p: p["m"] * jnp.eye(2),
+    "potential": lambda t, q, p: p["m"] * 9.81 * q[1],
+    "force": lambda t, q, u, p: -0.1 * u,
+}
+
+
+def gap(t, q, p):
+    return q[1:2]
+
+
+def slip(t, q, u, p):
+    return u[0:1][:, None]
+
+
+def build(contacts=None, **functions):
+    """A particle above the floor, with some of its functions replaced."""
+    contacts = contacts or ns.Contacts(gap, slip, mu=0.3)
+    return ns.System({"m": 1.0}, **{**GOOD, **functions}, contacts=contacts)
+
+
+def run(system=None, integrator=None, q0=Q0, u0=U0, **arguments):
+    arguments = arguments or {"dt": 0.01, "num_steps": 2}
+    return ns.simulate(system or build(), integrator or ns.Rattle(), q0, u0, **arguments)
+
+
+BAD_SHAPES = {
+    "mass": (lambda t, q, p: jnp.ones(2), r"mass.*\(2, 2\).*\(2,\)"),
+    "potential": (lambda t, q, p: q, r"potential.*\(\).*\(2,\)"),
+    "force": (lambda t, q, u, p: jnp.ones(3), r"force.*\(2,\).*\(3,\)"),
+    "kinematics": (lambda t, q, u, p: jnp.ones(3), r"kinematics.*\(2,\).*\(3,\)"),
+    "constraint": (lambda t, q, p: q[0], r"constraint.*\(n,\).*\(\)"),
+    "velocity_constraint": (lambda t, q, u, p: u[0], r"velocity_constraint.*\(n,\).*\(\)"),
+}
+
+
+@pytest.mark.parametrize("name", BAD_SHAPES)
+def test_wrong_shape_of_a_system_function_names_the_function_and_both_shapes(name):
+    function, message = BAD_SHAPES[name]
+    with pytest.raises(ValueError, match=message):
+        run(build(**{name: function}))
+
+
+def test_wrong_shape_of_gap_names_the_contact_group():
+    with pytest.raises(ValueError, match=r"gap of contact group 1.*\(n,\).*\(\)"):
+        run(build((ns.Contacts(gap), ns.Contacts(lambda t, q, p: q[1]))))
+
+
+@pytest.mark.parametrize(
+    ("bad_slip", "message"),
+    [
+        (lambda t, q, u, p: u[:1], r"slip of contact group 0.*\(1, n\).*\(1,\)"),
+        (lambda t, q, u, p: jnp.ones((2, 1)), r"slip of contact group 0.*\(1, n\).*\(2, 1\)"),
+        (lambda t, q, u, p: jnp.ones((1, 4)), r"slip of contact group 0.*4 components"),
+    ],
+    ids=["vector", "wrong number of contacts", "four components"],
+)
+def test_wrong_shape_of_slip_names_the_contact_group(bad_slip, message):
+    with pytest.raises(ValueError, match=message):
+        run(build(ns.Contacts(gap, bad_slip)))
+
+
+def test_error_inside_a_user_function_says_which_function_it_was():
+    with pytest.raises(KeyError) as caught:
+        run(build(force=lambda t, q, u, p: p["nonsense"] * u))
+    assert any("force" in note for note in caught.value.__notes__)
+
+
+@pytest.mark.parametrize("name", ["mass", "force"])
+def test_a_function_that_is_no_function_is_named(name):
+    with pytest.raises(TypeError, match=f"{name} must be a function"):
+        build(**{name: np.eye(2)})
+
+
+@pytest.mark.parametrize("dt", [0.0, -0.01, np.nan, np.inf])
+def test_step_size_must_be_positive_and_finite(dt):
+    with pytest.raises(ValueError, match="dt must be positive"):
+        run(dt=dt, num_steps=2)
+
+
+def test_vector_step_size_points_to_vmap():
+    with pytest.raises(ValueError, match=r"dt must be a scalar.*vmap"):
+        run(dt=np.array([0.1, 0.2]), num_steps=2)
+
+
+def test_exactly_one_of_end_time_and_number_of_steps():
+    with pytest.raises(ValueError, match=r"t1 and num_steps.*neither"):
+        run(dt=0.01)
+    with pytest.raises(ValueError, match=r"t1 and num_steps.*both"):
+        run(dt=0.01, t1=1.0, num_steps=100)
+
+
+def test_traced_step_size_needs_a_number_of_steps():
+    with pytest.raises(ValueError, match="num_steps"):
+        jax.vmap(lambda dt: run(dt=dt, t1=1.0).q)(jnp.array([0.1, 0.2]))
+
+
+def test_end_time_before_start_time():
+    with pytest.raises(ValueError, match="at least one step"):
+        run(dt=0.01, t1=1.0, t0=2.0)
+
+
+def test_save_every_must_divide_the_number_of_steps():
+    with pytest.raises(ValueError, match=r"save_every.*3.*10"):
+        run(dt=0.01, num_steps=10, save_every=3)
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+@pytest.mark.parametrize("name", ["q0", "u0"])
+def test_nonfinite_initial_state_is_named(name, value):
+    with pytest.raises(ValueError, match=f"{name} must be finite"):
+        run(**{name: np.array([value, 1.0])}, dt=0.01, num_steps=2)
+
+
+def test_batched_initial_state_points_to_vmap():
+    with pytest.raises(ValueError, match=r"q0 must be a vector.*vmap"):
+        run(q0=np.ones((3, 2)), dt=0.01, num_steps=2)
+
+
+def test_penetration_is_reported_with_its_size():
+    with pytest.raises(ValueError, match=r"penetrates: gap 0 is -2\.5.*e-02"):
+        run(q0=np.array([0.0, -0.025]))
+
+
+def test_inconsistent_position_is_reported_with_its_size():
+    with pytest.raises(ValueError, match=r"component 0 of constraint g\(q0\) is 2\.5.*e-01"):
+        run(build(constraint=lambda t, q, p: q[:1] - q[1:] + 1.25), u0=np.zeros(2))
+
+
+def test_inconsistent_velocity_is_reported_with_its_size():
+    with pytest.raises(ValueError, match=r"component 0 of constraint velocity .* is 5\.0.*e-01"):
+        run(build(constraint=lambda t, q, p: q[:1] - q[1:] + 1.0))
+
+
+def test_violated_velocity_constraint_is_reported_with_its_size():
+    with pytest.raises(ValueError, match=r"component 0 of velocity constraint .* is 5\.0.*e-01"):
+        run(build(velocity_constraint=lambda t, q, u, p: u[:1]))
+
+
+def test_inconsistent_states_can_be_allowed():
+    """check=False starts from the state as it is; RATTLE then satisfies the constraint from the first step on."""
+    system = build(constraint=lambda t, q, p: q[:1] - q[1:] + 1.0, contacts=ns.Contacts(gap))
+    traj = run(system, dt=0.01, num_steps=2, check=False)
+    assert abs(traj.q[1, 0] - traj.q[1, 1] + 1.0) < 1e-9
+
+
+@pytest.mark.parametrize(
+    "matrix", [np.diag([1.0, 0.0]), np.ones((2, 2)), np.diag([1.0, -1.0]), np.diag([1.0, np.nan])],
+    ids=["zero row", "rank one", "indefinite", "NaN"],
+)  # fmt: skip
+def test_singular_mass_matrix_is_reported(matrix):
+    with pytest.raises(ValueError, match=r"mass matrix.*positive definite.*eigenvalues"):
+        run(build(mass=lambda t, q, p: jnp.asarray(matrix)))
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("mu", -0.1), ("e_N", -0.1), ("e_N", 1.1), ("e_F", -0.1), ("e_F", 1.1), ("mu", np.nan)]
+)
+@pytest.mark.parametrize("as_function", [False, True], ids=["number", "function of p"])
+def test_coefficient_out_of_range_is_named(name, value, as_function):
+    given = (lambda p: jnp.asarray(value)) if as_function else value
+    with pytest.raises(ValueError, match=f"`gap`: {name} must be"):
+        run(build(ns.Contacts(gap, slip, **{name: given})))
+
+
+def test_coefficient_of_wrong_shape_is_named():
+    with pytest.raises(ValueError, match=r"mu must .*\(1,\).*got shape \(3,\)"):
+        run(build(ns.Contacts(gap, slip, mu=np.ones(3))))
+
+
+def test_unequal_numbers_of_coordinates_need_kinematics():
+    with pytest.raises(ValueError, match=r"q0 has 3 and u0 has 2.*kinematics"):
+        run(q0=np.ones(3))
+
+
+def test_unknown_parameter_is_named_and_the_known_ones_listed():
+    with pytest.raises(KeyError, match=r"frictoin.*mu"):
+        ns.models.bouncing_ball().system.with_params(frictoin=0.1)
+
+
+def test_tolerance_that_single_precision_cannot_reach_says_how_to_enable_double():
+    with pytest.raises(ValueError, match=r"tol=1e-10 cannot be reached in float32.*JAX_ENABLE_X64"):
+        run(integrator=ns.Rattle(tol=1e-10), q0=np.float32(Q0), u0=np.float32(U0))
+
+
+def test_tolerance_below_double_precision():
+    with pytest.raises(ValueError, match="tol=1e-17 cannot be reached in float64"):
+        run(integrator=ns.Moreau(tol=1e-17))
