@@ -113,7 +113,7 @@ def simulate(
         n=jnp.asarray(0),
         q=q0,
         u=u0,
-        memory=None,
+        memory=integrator.start(system, jnp.asarray(t0, q0.dtype), q0, u0, jnp.asarray(dt, q0.dtype)),
         status=jnp.asarray(int(Status.OK)),
         t0=jnp.asarray(t0, q0.dtype),
         dt=jnp.asarray(dt, q0.dtype),
@@ -136,7 +136,7 @@ class _Loop:
     n: Array  # steps done
     q: Array
     u: Array
-    memory: Any  # the integrator's; None before the first step
+    memory: Any  # the integrator's
     status: Array
     t0: Array
     dt: Array
@@ -152,8 +152,6 @@ def _run(
     """`num_rows` rows of `save_every` steps each; returns the last state and the stacked rows."""
     rows = system.rows(start.t0, start.q, start.u)
     laws = law_table(rows)
-    if start.memory is None:
-        start = start.replace(memory=integrator.start(system, start.t0, start.q, start.u, start.dt))
 
     def step(loop: _Loop) -> tuple[_Loop, dict[str, Array]]:
         alive = loop.status == Status.OK

@@ -41,6 +41,8 @@ class Rattle:
     is explicit is eliminated: with q̇ = u and forces that do not depend on velocities, Newton's method sees the
     percussions alone. Unit quaternions keep their norm, because the position update is a Cayley transform.
 
+    With velocity-level constraints γ the scheme is first order: γ = 0 holds for u_½ at q⁺, half a step off.
+
     - tol: tolerance on gaps and constraints in metres, and on velocities relative to their size above 1 m/s;
       by default from the dtype
     """
@@ -56,16 +58,14 @@ class Rattle:
         record = _Record(P, P, jnp.asarray(False))
         return _Memory(record, record, jnp.asarray(True))
 
-    def step(
-        self, system: System, t: Array, q: Array, u: Array, dt: Array, memory: _Memory, tol: Array
-    ) -> Step:
+    def step(self, system: System, t: Array, q: Array, u: Array, dt: Array, memory: _Memory, tol: Array) -> Step:
         rows = system.rows(t, q, u)
         laws = law_table(rows)
         stage_1 = _stage_1(rows, laws, system, t, q, u)
         P1_guess = jnp.where(memory.calm, memory.first.guess(), 0.0)
         first, stats_1 = implicit.solve(stage_1, Theta(system, t, dt, q, u, P1_guess, tol))
         # In a steady state stage 1 accepts its guess as it is, and P is as before; else P = P1 + P2 is about 2 P1.
-        steady = jnp.all(first.P == P1_guess)
+        steady = jnp.all(P1_guess == first.P)
         P_guess = lax.stop_gradient(jnp.where(steady, memory.whole.guess(), 2.0 * first.P))
         stage_2 = velocity_level.problem(laws, _end, partial(_impact, rows))
         (u_end, P), stats_2 = implicit.solve(stage_2, _Theta2(system, t + dt, dt, first, P_guess, tol))
@@ -94,7 +94,7 @@ class _Record(NamedTuple):
         return jnp.where(little & ~self.corrected, self.P_guess, self.P)
 
     def after(self, P: Array, P_guess: Array) -> _Record:
-        return _Record(P, P_guess, jnp.any(self.P != self.P_guess) & jnp.any(P != P_guess))
+        return _Record(P, P_guess, jnp.any(self.P_guess != self.P) & jnp.any(P_guess != P))
 
 
 class _Memory(NamedTuple):
@@ -184,7 +184,7 @@ def _stage_1(rows: Rows, laws: LawTable, system: System, t: Array, q: Array, u: 
         system, t, dt, q, *_ = data.theta
         u_half = materialise(data.u_free + data.directions.kick(P))
         _, push = jax.linearize(lambda u: kinematic_rows(system, t + dt, dt, q + dt * u, u), u_half)
-        return jax.vmap(push, in_axes=1, out_axes=1)(data.directions.M_inv_W)
+        return jax.vmap(push, in_axes=1, out_axes=1)(data.directions.M_inv_W)  # type: ignore[union-attr]
 
     def guess(data: _Data1) -> tuple[Array, Array]:
         system, t, _, q, u, P, _ = data.theta

@@ -74,11 +74,13 @@ def problem(
     """The inclusion at configuration(theta) with the data impact(theta, directions); its outputs are (u⁺, P)."""
 
     def prepare(theta: Any) -> _Matrices:
-        system, t, q, u = configuration(theta)
+        system, t, q, _ = configuration(theta)
         d = Directions.at(configuration(theta))
         i = impact(theta, d)
         c = system.velocities(t, q, i.u_free) + i.before
-        return _Matrices(_scaling(laws.prox_parameters(d.G_diagonal()), c, i), dense.matmul(d.W.T, d.M_inv_W), c, d.M_inv_W, i)
+        return _Matrices(
+            _scaling(laws.prox_parameters(d.G_diagonal()), c, i), dense.matmul(d.W.T, d.M_inv_W), c, d.M_inv_W, i
+        )
 
     def direct(theta: Any) -> _Direct:
         d = DirectDirections.at(configuration(theta))

@@ -227,7 +227,7 @@ class System:
             e_N.append(c.coefficient("e_N", self.params, n, dtype))
             e_F.append(jnp.repeat(c.coefficient("e_F", self.params, n, dtype), d))
             mu.append(c.coefficient("mu", self.params, n, dtype))
-        return tuple(_concatenate(parts, dtype) for parts in (e_N, e_F, mu))
+        return _concatenate(e_N, dtype), _concatenate(e_F, dtype), _concatenate(mu, dtype)
 
     def tree_flatten(self) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
         return (self.params, self.contacts), tuple(getattr(self, name) for name in FUNCTIONS)

@@ -46,4 +46,3 @@ def _gap(t: Array, q: Array, p: Any) -> Array:
 
 def _slip(t: Array, q: Array, u: Array, p: Any) -> Array:
     return jnp.stack([u[0] + p["R"] * u[2]])[:, None]
-

@@ -26,6 +26,7 @@ from jax import Array, lax
 
 from .lanes import largest
 
+
 def _pivot_threshold(dtype: jnp.dtype) -> float:
     """Pivots below this fraction of the largest entry count as zero."""
     return 1e3 * float(jnp.finfo(dtype).eps)
@@ -48,7 +49,7 @@ def eliminate(A: Array, b: Array) -> Array:
     def column(k: Array, Ab: Array) -> Array:
         row = Ab[k]
         pivot = row[k]
-        regular = jnp.abs(pivot) > floor
+        regular = ~(jnp.abs(pivot) <= floor)  # NaN is not "small": it must show in the result
         inverse = jnp.where(regular, 1.0 / jnp.where(regular, pivot, 1.0), 0.0)
         # Row k itself becomes row k / pivot, i.e. loses (1 − 1/pivot) of itself; a dependent row becomes zero.
         own = jnp.where(regular, 1.0 - inverse, 1.0)

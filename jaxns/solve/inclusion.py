@@ -11,10 +11,10 @@ Scaling. With r_k ≈ 1/G_kk from the Delassus diagonal, the symmetric scaling P
 dimensionless against each other, gives the scaled Delassus matrix a unit diagonal, and reduces the equation to
 `P̂ + prox(ŷ − P̂) = 0`: no user tunes an r, and a vanishing pivot can be told from a small one.
 
-Safeguards. Newton's method with full steps, from the guess; then from zero percussions and with other multiples
-of r, which select other pieces of the laws on the way; then with friction that grows from zero; then projected Jacobi
-iterations on the linearised inclusion, and Newton's method from there, with steps halved until the residual falls. The status is decided by the natural residual
-alone, never by the size of an increment.
+Safeguards. Newton's method with full steps, from the guess; then from zero percussions and with other multiples of r,
+which select other pieces of the laws on the way; then with friction that grows from zero; then projected Jacobi
+iterations on the linearised inclusion, and Newton's method from there, with steps halved until the residual falls. The
+status is decided by the natural residual alone, never by the size of an increment.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from .status import Status
 
 # r decides which piece of a law Newton's method tries next. Where one choice runs in circles, another usually does not:
 # attempts of STEPS iterations each with these multiples of r, all but the first from zero percussions.
-ATTEMPTS = (1.0, 10.0, 100.0, 1000.0, 30.0, 300.0)
+ATTEMPTS = (1.0, 10.0, 100.0, 1000.0, 30.0, 1e6)
 STEPS = 12
 # Then attempts with friction coefficients that grow from zero, so that sliding directions settle before anything sticks.
 GROWING = (1.0, 30.0)
@@ -49,7 +49,8 @@ MAX_SWEEPS = 2000
 class Laws(Protocol):
     """Force laws as equations in scaled variables; arrays are (rows, *lanes)."""
 
-    n_bilateral: int
+    @property
+    def n_bilateral(self) -> int: ...
 
     def residual(self, y: Array, P: Array, mu: Array, closed: Array) -> Array: ...
     def scale_mu(self, mu: Array, r: Array) -> Array: ...
@@ -311,6 +312,6 @@ def _projected(laws: Laws, K: Array, x: Array, F: Array, y: Array, data: Any) ->
         return dP - change, jnp.max(jnp.abs(change)), count + 1
 
     floor = 1e2 * jnp.finfo(x.dtype).eps
-    start = (jnp.zeros_like(x[b:]), jnp.asarray(jnp.inf, x.dtype), 0)
+    start = (jnp.zeros_like(x[b:]), jnp.asarray(jnp.inf, x.dtype), jnp.asarray(0))
     dP, _, _ = lax.while_loop(lambda c: (c[1] > floor) & (c[2] < MAX_SWEEPS), sweep, start)
     return jnp.concatenate([-reduced[:, -1] - dense.matmul_lanes(reduced[:, :-1], dP[:, None])[:, 0], dP])

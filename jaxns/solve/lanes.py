@@ -249,7 +249,9 @@ def _align(value: _Value, rank: int, size: int) -> Array:
     return array if array.ndim == rank + 1 else array.reshape((1,) * rank + array.shape)
 
 
-_COSTLY = set("sin cos tan asin acos atan atan2 sinh cosh tanh exp exp2 expm1 log log1p pow sqrt rsqrt cbrt erf".split())
+_COSTLY = set(
+    "sin cos tan asin acos atan atan2 sinh cosh tanh exp exp2 expm1 log log1p pow sqrt rsqrt cbrt erf".split()
+)
 
 _INLINED = {"jit", "pjit", "closed_call", "core_call", "custom_jvp_call", "custom_vjp_call", "checkpoint", "remat"}
 
@@ -287,7 +289,9 @@ def _broadcast_in_dim(equation: Any, inputs: list[Array], size: int) -> Array:
 
 
 def _reshape(equation: Any, inputs: list[Array], size: int) -> Array:
-    return inputs[0].reshape(*equation.params["new_sizes"], inputs[0].shape[-1])
+    (x,), order = inputs, equation.params["dimensions"]
+    x = x if order is None else x.transpose(*order, x.ndim - 1)
+    return x.reshape(*equation.params["new_sizes"], x.shape[-1])
 
 
 def _slice(equation: Any, inputs: list[Array], size: int) -> Array:
@@ -331,8 +335,8 @@ _RULES: dict[str, Callable[[Any, list[Array], int], Any]] = {
     "select_n": _select_n,
     "pad": _pad,
     **dict.fromkeys(
-        "squeeze concatenate stack unstack split reduce_sum reduce_max reduce_min reduce_prod reduce_and reduce_or argmax argmin "
-        "cumsum rev".split(),
+        "squeeze concatenate stack unstack split reduce_sum reduce_max reduce_min reduce_prod reduce_and reduce_or "
+        "argmax argmin cumsum rev".split(),
         _same_parameters,
     ),
 }

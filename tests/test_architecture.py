@@ -1,0 +1,103 @@
+"""The layering of docs/architecture.md, read from the imports of the library's own files."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import jaxns
+
+PACKAGE = Path(jaxns.__file__).parent
+FILES = sorted(PACKAGE.rglob("*.py"))
+ALLOWED = {  # what each layer may import of jaxns
+    "model": {"model"},
+    "laws": {"laws"},
+    "solve": {"solve"},
+    "integrators": {"model", "laws", "solve", "integrators"},
+    "simulate": {"model", "laws", "solve", "integrators", "simulate"},
+}
+
+
+def module_name(file: Path) -> str:
+    parts = ["jaxns", *file.relative_to(PACKAGE).with_suffix("").parts]
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def imported_modules(file: Path) -> set[str]:
+    """Full dotted names of all that a file imports, wherever in the file it does so."""
+    package = ["jaxns", *file.relative_to(PACKAGE).parent.parts]
+    names: set[str] = set()
+    for node in ast.walk(ast.parse(file.read_text())):
+        if isinstance(node, ast.Import):
+            names.update(alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            base = package[: len(package) - node.level + 1] if node.level else []
+            base = ".".join([*base, *([node.module] if node.module else [])])
+            names.update(f"{base}.{alias.name}" for alias in node.names)
+    return names
+
+
+def imported_layers(file: Path) -> set[str]:
+    """The parts of jaxns that a file imports: "model", "solve", and so on; "" for jaxns itself."""
+    of_jaxns = [name.split(".") for name in imported_modules(file)]
+    return {(parts[1] if len(parts) > 1 else "") for parts in of_jaxns if parts[0] == "jaxns"}
+
+
+def layer(file: Path) -> str:
+    parts = module_name(file).split(".")
+    return parts[1] if len(parts) > 1 else ""
+
+
+def files_of(*layers: str) -> list[Path]:
+    files = [file for file in FILES if layer(file) in layers]
+    assert files
+    return files
+
+
+def test_relative_and_absolute_imports_are_understood():
+    assert imported_layers(PACKAGE / "integrators" / "rattle.py") >= {"model", "solve", "integrators"}
+    assert "jaxns.solve.dense" in imported_modules(PACKAGE / "solve" / "inclusion.py")
+    assert imported_layers(PACKAGE / "cli.py") >= {""}
+
+
+@pytest.mark.parametrize("name", ALLOWED)
+def test_layer_imports_only_what_lies_below_it(name):
+    for file in files_of(name):
+        assert imported_layers(file) <= ALLOWED[name], module_name(file)
+
+
+def test_nothing_imports_the_command_line():
+    for file in FILES:
+        assert "cli" not in imported_layers(file), module_name(file)
+
+
+def test_import_changes_no_setting_of_jax():
+    code = (
+        "import jax\n"
+        "before = dict(jax.config.values), jax.config.jax_enable_x64\n"
+        "import jaxns, jaxns.cli, jaxns.plot\n"
+        "after = dict(jax.config.values), jax.config.jax_enable_x64\n"
+        "assert before == after, (before, after)\n"
+        "assert not jax.config.jax_enable_x64\n"
+    )
+    command = [sys.executable, "-c", code]
+    environment = {"PATH": "", "PYTHONPATH": str(PACKAGE.parent)}  # no JAX_* variables
+    result = subprocess.run(command, env=environment, capture_output=True, text=True)
+    assert result.returncode == 0, result.stderr
+
+
+def test_solvers_and_integrators_call_no_linear_algebra_library():
+    for file in files_of("solve", "integrators"):
+        assert not any("linalg" in m or "scipy" in m for m in imported_modules(file)), module_name(file)
+        for node in ast.walk(ast.parse(file.read_text())):
+            used = getattr(node, "attr", getattr(node, "id", ""))
+            assert used not in ("linalg", "scipy"), f"{module_name(file)}, line {node.lineno}"
+
+
+@pytest.mark.parametrize("file", FILES, ids=module_name)
+def test_no_file_is_over_400_lines(file):
+    assert len(file.read_text().splitlines()) <= 400

@@ -1,0 +1,139 @@
+"""Derivatives of every integrator on every problem: forward mode, reverse mode and central differences agree."""
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from integrators import ALL, rests_below_zero
+
+import jaxns as ns
+
+# Horizons away from switches: sliding on the slope, one impact of the ball, the first millisecond of the mechanism with
+# its first contact, the spinning disk.
+PROBLEMS: dict[str, tuple[ns.Problem, float, int]] = {
+    "ball": (ns.models.bouncing_ball(omega=50.0, e_N=0.3), 1e-2, 50),
+    "slope": (ns.models.mass_on_slope(case=2), 5e-3, 60),
+    "slider_crank": (ns.models.slider_crank(mu=0.1), 1e-4, 20),
+    "tippedisk": (ns.models.tippedisk(), 1e-3, 15),
+}
+
+# On velocity level the sign of a gap decides whether its contact is closed, so contacts at rest start below zero.
+DOWN = {
+    "ball": jnp.zeros(3),
+    "slope": jnp.array([0.0, 1.0]),
+    "slider_crank": jnp.zeros(9),
+    "tippedisk": jnp.array([0.0, 0.0, 1.0, 0.0, 0.0, 0.0, 0.0]),
+}
+
+
+def tight(integrator: Any) -> Any:
+    """The same integrator with a tolerance that leaves room for differences."""
+    return type(integrator)(tol=1e-13)
+
+
+def end_state_functional(problem: ns.Problem, integrator: Any, dt: float, steps: int) -> Callable[..., jax.Array]:
+    weights_q = jnp.linspace(0.5, 1.5, problem.q0.shape[0])
+    weights_u = jnp.linspace(1.0, 0.2, problem.u0.shape[0]) / (1.0 + jnp.abs(problem.u0))
+
+    def functional(params: Any, q0: jax.Array, u0: jax.Array) -> jax.Array:
+        traj = ns.simulate(problem.system.with_tree(params), integrator, q0, u0, dt=dt, num_steps=steps)
+        return traj.q[-1] @ weights_q + traj.u[-1] @ weights_u
+
+    return functional
+
+
+CASES = [pytest.param((p.values[0], name), id=f"{p.id}-{name}") for p in ALL for name in PROBLEMS]
+
+
+@pytest.fixture(scope="module", params=CASES)
+def compiled(request: pytest.FixtureRequest) -> dict[str, Any]:
+    """Function, forward mode and reverse mode of one integrator on one problem, each compiled once."""
+    integrator, name = request.param
+    problem, dt, steps = PROBLEMS[name]
+    f = end_state_functional(problem, tight(integrator), dt, steps)
+    q0 = problem.q0 - 1e-4 * DOWN[name] if rests_below_zero(integrator) else problem.q0
+    point = (problem.system.params, q0, problem.u0)
+    return {
+        "system": problem.system,
+        "point": point,
+        "function": jax.jit(f),
+        "forward": jax.jit(lambda point, direction: jax.jvp(f, point, direction)[1]),
+        "gradient": jax.jit(jax.grad(f, argnums=(0, 1, 2)))(*point),
+    }
+
+
+def random_direction(system: ns.System, point: Any, part: int) -> Any:
+    """Relative changes of all parameters (part 0), admissible changes of positions (1), or changes of velocities (2)."""
+    rng = np.random.default_rng(part)
+    params, q0, u0 = point
+    nothing = jax.tree.map(jnp.zeros_like, point)
+    u = rng.normal(size=u0.shape)
+    if part == 0:
+        return (jax.tree.map(lambda v: jnp.abs(v) * rng.normal(), params), *nothing[1:])
+    if part == 2:
+        return (*nothing[:2], jnp.asarray(u))
+    # Positions move along the constraints and the closed contacts: off them lies a switch.
+    t = jnp.zeros(())
+    closed = np.asarray(system.g_N(t, q0)) < 1e-3
+    rows = jax.jacfwd(lambda u: jnp.concatenate([system.g_dot(t, q0, u), system.g_N_dot(t, q0, u)[closed]]))(u0)
+    along = u - np.linalg.pinv(rows) @ (rows @ u) if rows.shape[0] else u
+    return (nothing[0], system.q_dot(t, q0, jnp.asarray(along)) - system.q_dot(t, q0, 0.0 * u0), nothing[2])
+
+
+@pytest.mark.parametrize("part", [0, 1, 2], ids=["parameters", "positions", "velocities"])
+def test_forward_reverse_and_differences_agree(compiled: dict[str, Any], part: int) -> None:
+    point = compiled["point"]
+    direction = random_direction(compiled["system"], point, part)
+    forward = float(compiled["forward"](point, direction))
+    products = jax.tree.map(lambda g, d: jnp.sum(g * d), compiled["gradient"], direction)
+    reverse = float(sum(jax.tree.leaves(products)))
+
+    def along(h: float) -> float:
+        moved = jax.tree.map(lambda x, d: x + h * d, point, direction)
+        return float(compiled["function"](*moved))
+
+    h = 1e-5
+    # Fourth-order central differences: their own error is far below 1e-6 at this step.
+    difference = (8.0 * (along(h) - along(-h)) - (along(2 * h) - along(-2 * h))) / (12.0 * h)
+    assert np.isfinite(forward) and abs(forward) > 0.0
+    assert reverse == pytest.approx(forward, rel=1e-9)
+    assert forward == pytest.approx(difference, rel=1e-6)
+
+
+def test_second_derivative_matches_differences_of_the_first() -> None:
+    problem, dt, _ = PROBLEMS["slope"]
+
+    def functional(mu: jax.Array) -> jax.Array:
+        system = problem.system.with_params(mu=mu)
+        traj = ns.simulate(system, ns.Rattle(tol=1e-13), problem.q0, problem.u0, dt=dt, num_steps=10)
+        return traj.q[-1, 0]
+
+    mu = jnp.asarray(0.3)
+    second = jax.jit(jax.jacfwd(jax.jacfwd(functional)))(mu)
+    first = jax.jit(jax.jacfwd(functional))
+    h = 1e-4
+    assert float(second) == pytest.approx(float((first(mu + h) - first(mu - h)) / (2 * h)), rel=1e-6)
+
+
+def test_batched_gradient_equals_single_gradients() -> None:
+    problem, dt, steps = PROBLEMS["slope"]
+
+    def functional(mu: jax.Array) -> jax.Array:
+        traj = ns.simulate(
+            problem.system.with_params(mu=mu),
+            ns.Rattle(),
+            problem.q0,
+            problem.u0,
+            dt=dt,
+            num_steps=steps,
+            save_every=steps,
+        )
+        return traj.q[-1, 0]
+
+    mus = jnp.array([0.1, 0.2, 0.3])
+    batched = jax.jit(jax.vmap(jax.grad(functional)))(mus)
+    single = jax.jit(jax.grad(functional))
+    np.testing.assert_allclose(batched, [single(mu) for mu in mus], rtol=1e-10)

@@ -1,0 +1,136 @@
+"""What is written holds: the README's commands, all examples, all doctests, and the command line."""
+
+from __future__ import annotations
+
+import doctest
+import importlib
+import os
+import pkgutil
+import re
+import subprocess
+import sys
+from pathlib import Path
+from subprocess import PIPE
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import jaxns
+from jaxns import cli
+
+ROOT = Path(__file__).parents[1]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+MODULES = ["jaxns", *(m.name for m in pkgutil.walk_packages(jaxns.__path__, "jaxns."))]
+
+
+def blocks(page: Path, language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```$", page.read_text(), flags=re.DOTALL | re.MULTILINE)
+
+
+EXAMPLES = {f"{p.name}-{k}": b for p in PAGES for k, b in enumerate(blocks(p, "python"), start=1)}
+
+
+def test_ci_runs_the_test_command_of_the_readme():
+    commands = [b.strip() for b in blocks(ROOT / "README.md", "sh") if "pytest" in b]
+    assert len(commands) == 1
+    assert commands[0] in (ROOT / ".ci" / "run").read_text()
+
+
+@pytest.fixture(scope="module", autouse=True)
+def examples(tmp_path_factory):
+    """All examples as fresh processes, which run beside the other tests of this file."""
+    processes = {}
+    environment = {**os.environ, "PYTHONPATH": str(Path(jaxns.__file__).parents[1])}
+    for name, code in EXAMPLES.items():
+        folder = tmp_path_factory.mktemp("example")
+        (folder / "example.py").write_text(code)
+        processes[name] = subprocess.Popen(
+            [sys.executable, "example.py"], cwd=folder, env=environment, stdout=PIPE, stderr=PIPE, text=True
+        )
+    yield processes
+    for process in processes.values():
+        process.kill()
+        process.communicate()
+
+
+def test_readme_has_python_examples():
+    assert "README.md-1" in EXAMPLES
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_doctests_pass(name):
+    flags = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
+    module = importlib.import_module(name)
+    assert doctest.testmod(module, extraglobs={"jnp": jnp}, optionflags=flags).failed == 0
+
+
+def test_there_are_doctests():
+    finder = doctest.DocTestFinder(exclude_empty=True)
+    tests = [t for name in MODULES for t in finder.find(importlib.import_module(name)) if t.examples]
+    assert len(tests) >= 10
+
+
+# The command line -----------------------------------------------------------------------------------------------------
+
+
+def run(*arguments: str) -> int | str | None:
+    """The exit code of `jaxns ARGUMENTS`."""
+    try:
+        return cli.main(arguments)
+    except SystemExit as stop:  # argparse
+        return stop.code
+
+
+def test_list_names_all_problems_and_integrators(capsys):
+    assert run("list") == 0
+    output = capsys.readouterr().out
+    for name in (*jaxns.models.__all__, "Moreau", "Rattle"):
+        assert f"  {name}: " in output
+
+
+def test_run_writes_figure_and_trajectory(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert run("run", "bouncing-ball", "--t1", "0.2", "--plot", "f.png", "--save", "f.npz") == 0
+    assert sorted(f.name for f in tmp_path.iterdir()) == ["f.npz", "f.png"]
+    assert (tmp_path / "f.png").read_bytes().startswith(b"\x89PNG")
+    with np.load(tmp_path / "f.npz") as saved:
+        steps = len(saved["status"])
+        assert np.all(saved["status"] == jaxns.Status.OK)
+        assert saved["t"].shape == (steps + 1,)
+        assert saved["q"].shape == saved["u"].shape == (steps + 1, 3)
+        assert saved["t"][-1] == pytest.approx(0.2)
+    output = capsys.readouterr().out
+    assert f"{steps} of {steps} (100.0%)" in output
+
+
+WRONG = {  # arguments, and what the message must say
+    "problem": (["bouncing-bell"], "'bouncing_ball'"),
+    "integrator": (["bouncing-ball", "--integrator", "ratle"], "'Rattle'"),
+    "parameter": (["bouncing-ball", "--param", "e_n=0.3"], "'e_N'"),
+    "value of a parameter": (["bouncing-ball", "--param", "e_N=much"], "'much' is not a finite number"),
+    "parameter without value": (["bouncing-ball", "--param", "e_N"], "name=value"),
+    "end time": (["bouncing-ball", "--t1", "late"], "'late' is not a finite number"),
+    "negative step size": (["bouncing-ball", "--dt", "-1"], "must be positive"),
+    "infinite step size": (["bouncing-ball", "--dt", "inf"], "'inf' is not a finite number"),
+    "folder": (["bouncing-ball", "--save", "nowhere/f.npz"], "no folder nowhere"),
+}
+
+
+@pytest.mark.parametrize("what", WRONG)
+def test_wrong_usage_exits_with_2_and_says_what_is_meant(what, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    arguments, message = WRONG[what]
+    assert run("run", *arguments) == 2
+    captured = capsys.readouterr()
+    assert message in captured.err
+    assert captured.out == ""
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_python_example_runs(examples, name):
+    output, errors = examples[name].communicate(timeout=600)
+    assert examples[name].returncode == 0, errors
+    assert output
+    assert "nan" not in output
