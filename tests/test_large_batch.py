@@ -10,7 +10,7 @@ import jaxns as ns
 
 SCRIPT = """
 import jax, jax.numpy as jnp
-from jax.sharding import PartitionSpec
+from jax.sharding import NamedSharding, PartitionSpec
 import jaxns as ns
 
 jax.config.update("jax_enable_x64", True)
@@ -27,7 +27,7 @@ split = jax.jit(jax.shard_map(jax.vmap(end), mesh=mesh, in_specs=batch, out_spec
 mus = jnp.linspace(0.0, 0.5, 4096)
 for run in range(4):
     q, ok = plain(mus)
-    q_split, ok_split = split(mus)
+    q_split, ok_split = split(jax.device_put(mus, NamedSharding(mesh, batch)))
     assert bool(jnp.all(ok)) and bool(jnp.all(ok_split)), run
     assert float(jnp.max(jnp.abs(q - q_split))) < 1e-10, run
 print("finished")
