@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -141,9 +141,6 @@ class _Loop:
     t0: Array
     dt: Array
 
-    def replace(self, **changes: Any) -> _Loop:
-        return _Loop(**{f.name: changes.get(f.name, getattr(self, f.name)) for f in fields(self)})
-
 
 @partial(jax.jit, static_argnums=(1, 2, 4, 5))
 def _run(
@@ -169,7 +166,8 @@ def _run(
         def keep(new: Array, old: Array) -> Array:
             return jnp.where(accepted, new, old)
 
-        after = loop.replace(
+        after = replace(
+            loop,
             n=loop.n + 1,
             q=keep(new.q, loop.q),
             u=keep(new.u, loop.u),

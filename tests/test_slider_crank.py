@@ -118,9 +118,7 @@ def test_random_starts_converge():
     converged = traj.status == ns.Status.OK
     assert np.all(np.isfinite(traj.q))
     assert np.all(np.isfinite(traj.u))
-    attempted = traj.status != ns.Status.STOPPED
-    assert attempted.mean() >= 0.99
-    assert converged.sum() >= 0.9999 * attempted.sum(), f"{(~converged).any(axis=1).sum()} lanes failed"
+    assert converged.mean() >= 0.9999, f"{(~converged).any(axis=1).sum()} lanes failed"
     good = converged.all(axis=1)
     assert np.all(np.any(traj.P_N[good] > 0.0, axis=(1, 2))[np.abs(u0[good, 2]) > 50.0])
     assert g[good].max() <= 1e-8

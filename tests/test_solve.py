@@ -29,14 +29,14 @@ def definite(rng, n, lanes=(), rank=None):
     return factor @ np.swapaxes(factor, -1, -2) + (np.eye(n) if rank is None else 0.0)
 
 
-def close(actual, expected, tolerance=1e-9):
+def assert_close(actual, expected, tolerance=1e-9):
     np.testing.assert_allclose(actual, expected, rtol=tolerance, atol=tolerance)
 
 
 @pytest.mark.parametrize("n", [1, 2, 3, 8, 20])
 def test_batched_solve_agrees_with_numpy(rng, n):
     A, b = regular(rng, n, (4,)), rng.normal(size=(4, n, 3))
-    close(jax.jit(jax.vmap(dense.solve))(A, b), np.linalg.solve(A, b))
+    assert_close(jax.jit(jax.vmap(dense.solve))(A, b), np.linalg.solve(A, b))
 
 
 @pytest.mark.parametrize("n", [1, 6])
@@ -50,7 +50,7 @@ def test_single_solve_inverse_and_product_agree_with_numpy(rng, n):
     expected = np.linalg.solve(A, b), np.linalg.solve(A, B), np.linalg.inv(A), A @ b, A @ B
     for value, right in zip(all_of_them(A, b, B), expected, strict=True):
         assert value.shape == right.shape
-        close(value, right)
+        assert_close(value, right)
 
 
 @pytest.mark.parametrize("n", [1, 20])
@@ -58,25 +58,25 @@ def test_eliminations_agree_with_numpy_in_every_lane(rng, n):
     A, b = definite(rng, n, (5,)), rng.normal(size=(5, n, 2))
     laned = np.moveaxis(A, 0, -1), np.moveaxis(b, 0, -1)
     expected = np.moveaxis(np.linalg.solve(A, b), 0, -1)
-    close(jax.jit(dense.eliminate)(*laned), expected)
-    close(jax.jit(dense.eliminate_pivoted)(*laned), expected)
+    assert_close(jax.jit(dense.eliminate)(*laned), expected)
+    assert_close(jax.jit(dense.eliminate_pivoted)(*laned), expected)
 
 
 def test_pivoted_elimination_needs_no_structure(rng):
     A, b = regular(rng, 9, (5,)), rng.normal(size=(5, 9, 2))
     A[0] = np.eye(9)[::-1]
     laned = np.moveaxis(A, 0, -1), np.moveaxis(b, 0, -1)
-    close(jax.jit(dense.eliminate_pivoted)(*laned), np.moveaxis(np.linalg.solve(A, b), 0, -1))
+    assert_close(jax.jit(dense.eliminate_pivoted)(*laned), np.moveaxis(np.linalg.solve(A, b), 0, -1))
 
 
 def test_one_matrix_with_many_right_hand_sides(rng):
     A, b = regular(rng, 5), rng.normal(size=(7, 5, 2))
-    close(jax.jit(jax.vmap(dense.solve, in_axes=(None, 0)))(A, b), np.linalg.solve(A, b))
+    assert_close(jax.jit(jax.vmap(dense.solve, in_axes=(None, 0)))(A, b), np.linalg.solve(A, b))
 
 
 def test_many_matrices_with_one_right_hand_side(rng):
     A, b = regular(rng, 5, (7,)), rng.normal(size=5)
-    close(jax.jit(jax.vmap(dense.solve, in_axes=(0, None)))(A, b), np.linalg.solve(A, b))
+    assert_close(jax.jit(jax.vmap(dense.solve, in_axes=(0, None)))(A, b), np.linalg.solve(A, b))
 
 
 @pytest.mark.parametrize("outer, inner", [("Ab", "b"), ("b", "Ab"), ("A", "Ab"), ("A", "b")])
@@ -90,7 +90,7 @@ def test_nested_batches(rng, outer, inner):
     A, b = regular(rng, 4, lanes("A")), rng.normal(size=(*lanes("b"), 4, 2))
     inner_axes, outer_axes = (tuple(0 if name in names else None for name in "Ab") for names in (inner, outer))
     solve = jax.jit(jax.vmap(jax.vmap(dense.solve, inner_axes), outer_axes))
-    close(solve(without_dummies(A), without_dummies(b)), np.linalg.solve(A, b))
+    assert_close(solve(without_dummies(A), without_dummies(b)), np.linalg.solve(A, b))
 
 
 def test_zero_diagonal_is_solved_by_the_pivoted_rescue(rng):
@@ -100,8 +100,8 @@ def test_zero_diagonal_is_solved_by_the_pivoted_rescue(rng):
     assert (
         np.max(np.abs(A @ jax.jit(dense.eliminate)(A[..., None], B[..., None])[..., 0] - B)) > 0.1
     )  # the rescue is needed
-    close(dense.solve(A, B), np.linalg.solve(A, B))
-    close(jax.jit(dense.inverse)(A), np.linalg.inv(A))
+    assert_close(dense.solve(A, B), np.linalg.solve(A, B))
+    assert_close(jax.jit(dense.inverse)(A), np.linalg.inv(A))
 
 
 def test_rescue_of_one_lane_leaves_the_others_alone(rng):
@@ -110,7 +110,7 @@ def test_rescue_of_one_lane_leaves_the_others_alone(rng):
     alone = solve(A, b)
     A[1] = np.eye(4)[::-1]
     x = solve(A, b)
-    close(x[1], b[1, ::-1])
+    assert_close(x[1], b[1, ::-1])
     np.testing.assert_array_equal(x[::2], alone[::2])
 
 
@@ -119,7 +119,7 @@ def test_not_a_number_in_one_lane_leaves_the_others_alone(rng):
     A[1, 2, 2] = np.nan
     x = np.asarray(jax.jit(jax.vmap(dense.solve))(A, b))
     assert not np.all(np.isfinite(x[1]))
-    close(x[::2], np.linalg.solve(A[::2], b[::2][..., None])[..., 0])
+    assert_close(x[::2], np.linalg.solve(A[::2], b[::2][..., None])[..., 0])
 
 
 @pytest.mark.parametrize("n, rank", [(8, 5)])
@@ -155,10 +155,10 @@ def test_derivatives_of_solve(rng, jacobian):
     derivative = jacobian(dense.solve, argnums=(0, 1))
     by_A, by_b = jax.jit(jax.vmap(derivative))(A, b)
     for k in range(4):
-        close(by_A[k], central_differences(lambda A, k=k: np.linalg.solve(A, b[k]), A[k]), 1e-7)
-        close(by_b[k], np.linalg.inv(A[k]))
+        assert_close(by_A[k], central_differences(lambda A, k=k: np.linalg.solve(A, b[k]), A[k]), 1e-7)
+        assert_close(by_b[k], np.linalg.inv(A[k]))
     for single, batched in zip(jax.jit(derivative)(A[1], b[1]), (by_A, by_b), strict=True):
-        close(single, batched[1])
+        assert_close(single, batched[1])
 
 
 @pytest.mark.parametrize("jacobian", [jax.jacfwd, jax.jacrev])
@@ -166,8 +166,8 @@ def test_derivatives_of_inverse(rng, jacobian):
     A = regular(rng, 3, (4,))
     derivative = jax.jit(jax.vmap(jacobian(dense.inverse)))(A)
     for k in range(4):
-        close(derivative[k], central_differences(np.linalg.inv, A[k]), 1e-7)
-    close(jax.jit(jacobian(dense.inverse))(A[0]), derivative[0])
+        assert_close(derivative[k], central_differences(np.linalg.inv, A[k]), 1e-7)
+    assert_close(jax.jit(jacobian(dense.inverse))(A[0]), derivative[0])
 
 
 # Vectorisation --------------------------------------------------------------------------------------------------------
@@ -363,9 +363,9 @@ def test_nested_vmap_on_lanes(rng, axes):
 
 def test_chains_agree_with_reductions(rng):
     x, _ = data(rng, True, True)
-    close(lanes.largest(x), np.max(np.abs(x), axis=0), 1e-14)
-    close(lanes.total(x), np.sum(x, axis=0), 1e-14)
-    close(lanes.norm(x), np.linalg.norm(x, axis=0), 1e-14)
+    assert_close(lanes.largest(x), np.max(np.abs(x), axis=0), 1e-14)
+    assert_close(lanes.total(x), np.sum(x, axis=0), 1e-14)
+    assert_close(lanes.norm(x), np.linalg.norm(x, axis=0), 1e-14)
 
 
 # Force laws -----------------------------------------------------------------------------------------------------------
