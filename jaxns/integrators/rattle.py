@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jax import Array, lax
+from jax import Array
 
 from ..laws.table import LawTable
 from ..model.system import Rows, System
@@ -17,6 +17,8 @@ from ..solve.inclusion import Problem, Scaling
 from ..solve.lanes import materialise
 from . import velocity_level
 from .base import Configuration, DirectDirections, Directions, Step, Theta, law_table, velocity_unit
+from .guesses import Memory
+from .position_level import by_kind, kinematic_rows
 
 
 @dataclass(frozen=True)
@@ -53,54 +55,22 @@ class Rattle:
     def num_solves(self) -> int:
         return 2
 
-    def start(self, system: System, t: Array, q: Array, u: Array, dt: Array) -> _Memory:
-        P = jnp.zeros((law_table(system.rows(t, q, u)).size,), u.dtype)
-        record = _Record(P, P, jnp.asarray(False))
-        return _Memory(record, record, jnp.asarray(True))
+    def start(self, system: System, t: Array, q: Array, u: Array, dt: Array) -> Memory:
+        n = law_table(system.rows(t, q, u)).size
+        return Memory.start(n, n, u.dtype)
 
-    def step(self, system: System, t: Array, q: Array, u: Array, dt: Array, memory: _Memory, tol: Array) -> Step:
+    def step(self, system: System, t: Array, q: Array, u: Array, dt: Array, memory: Memory, tol: Array) -> Step:
         rows = system.rows(t, q, u)
         laws = law_table(rows)
         stage_1 = _stage_1(rows, laws, system, t, q, u)
-        P1_guess = jnp.where(memory.calm, memory.first.guess(), 0.0)
+        P1_guess = memory.first_guess()
         first, stats_1 = implicit.solve(stage_1, Theta(system, t, dt, q, u, P1_guess, tol))
-        # In a steady state stage 1 accepts its guess as it is, and P is as before; else P = P1 + P2 is about 2 P1.
-        steady = jnp.all(P1_guess == first.P)
-        P_guess = lax.stop_gradient(jnp.where(steady, memory.whole.guess(), 2.0 * first.P))
+        proportional = 2.0 * first.P
+        P_guess = memory.whole_guess(P1_guess, first.P, proportional)
         stage_2 = velocity_level.problem(laws, _end, partial(_impact, rows))
         (u_end, P), stats_2 = implicit.solve(stage_2, _Theta2(system, t + dt, dt, first, P_guess, tol))
-        # Away from impacts P1 is about P/2. What an impact leaves is a bad guess for what follows.
-        _, P1_N, _ = laws.split(first.P)
-        _, P_N, _ = laws.split(P)
-        calm = jnp.all(jnp.abs(P_N - 2.0 * P1_N) <= 0.2 * jnp.abs(P1_N))
-        memory = _Memory(memory.first.after(first.P, P1_guess), memory.whole.after(P, P_guess), calm)
+        memory = memory.after(laws, (first.P, P1_guess), (P, P_guess), proportional)
         return Step(first.q, u_end, P, memory, (stats_1, stats_2))
-
-
-class _Record(NamedTuple):
-    """Percussions of the last step with their guess, from which the next step guesses its own."""
-
-    P: Array
-    P_guess: Array
-    corrected: Array  # () bool: the step before the last had to correct its guess, too
-
-    def guess(self) -> Array:
-        """P, unless it differs from its guess by little more than rounding.
-
-        In a steady state such a correction undoes rounding errors that have piled up over many steps, and will not be
-        needed again: its guess is the better one. Corrections in two steps running mean that the guess was wrong.
-        """
-        little = jnp.max(jnp.abs(self.P - self.P_guess), initial=0.0) <= 1e-6 * jnp.max(jnp.abs(self.P), initial=0.0)
-        return jnp.where(little & ~self.corrected, self.P_guess, self.P)
-
-    def after(self, P: Array, P_guess: Array) -> _Record:
-        return _Record(P, P_guess, jnp.any(self.P_guess != self.P) & jnp.any(P_guess != P))
-
-
-class _Memory(NamedTuple):
-    first: _Record  # P1
-    whole: _Record  # P
-    calm: Array  # () bool: no impact in the last step
 
 
 class _Data1(NamedTuple):
@@ -132,12 +102,7 @@ def _stage_1(rows: Rows, laws: LawTable, system: System, t: Array, q: Array, u: 
         system, t, dt, q, u, _, tol = theta
         velocities = system.velocities(t, q, u)
         unit = velocity_unit(velocities)
-        unit_y = jnp.concatenate([
-            jnp.broadcast_to(dt, (rows.n_g,)),
-            jnp.broadcast_to(unit, (rows.n_gamma,)),
-            jnp.broadcast_to(dt, (rows.n_N,)),
-            jnp.broadcast_to(unit, (laws.n_F,)),
-        ])
+        unit_y = by_kind(rows, laws, dt, unit)
         unit_S = jnp.broadcast_to(velocity_unit(u), (n_z,))
         _, _, mu = system.coefficients(rows, u.dtype)
         closed = jnp.ones((rows.n_N,), bool)  # on position level the law itself tells open from closed
@@ -172,12 +137,6 @@ def _stage_1(rows: Rows, laws: LawTable, system: System, t: Array, q: Array, u: 
         system, t, dt, *_ = data.theta
         q_end, u_half, S = state(z, P, data)
         return S, kinematic_rows(system, t + dt, dt, q_end, u_half)
-
-    def kinematic_rows(system: System, t: Array, dt: Array, q: Array, u: Array) -> Array:
-        """(g/Δt, γ, g_N/Δt, γ_F): gaps as velocities, so that all rows share the scale of WᵀM⁻¹W."""
-        position = 1.0 / dt
-        y = [position * system.g(t, q), system.gamma(t, q, u), position * system.g_N(t, q), system.gamma_F(t, q, u)]
-        return jnp.concatenate(y)
 
     def jacobian(z: Array, P: Array, data: _Data1) -> Array:
         """∂y/∂P of the explicit case, by pushing the columns of M⁻¹W through the rows."""

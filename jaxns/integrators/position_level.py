@@ -1,0 +1,26 @@
+"""Constraints and contacts on position level, as rows that share the scale of the Delassus matrix WᵀM⁻¹W."""
+
+from __future__ import annotations
+
+import jax.numpy as jnp
+from jax import Array
+
+from ..laws.table import LawTable
+from ..model.system import Rows, System
+
+
+def kinematic_rows(system: System, t: Array, dt: Array, q: Array, u: Array) -> Array:
+    """(g/Δt, γ, g_N/Δt, γ_F) at (t, q, u): gaps as velocities."""
+    position = 1.0 / dt
+    y = [position * system.g(t, q), system.gamma(t, q, u), position * system.g_N(t, q), system.gamma_F(t, q, u)]
+    return jnp.concatenate(y)
+
+
+def by_kind(rows: Rows, laws: LawTable, position: Array, velocity: Array) -> Array:
+    """One value for the rows (g, g_N), another for (γ, γ_F)."""
+    return jnp.concatenate([
+        jnp.broadcast_to(position, (rows.n_g,)),
+        jnp.broadcast_to(velocity, (rows.n_gamma,)),
+        jnp.broadcast_to(position, (rows.n_N,)),
+        jnp.broadcast_to(velocity, (laws.n_F,)),
+    ])
