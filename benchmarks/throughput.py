@@ -1,4 +1,4 @@
-"""Speed of RATTLE on the slider-crank beside a hand-written C++ program, in one run.
+"""Speed of RATTLE, Moreau and Lobatto methods on the slider-crank beside a hand-written C++ program, in one run.
 
     python benchmarks/throughput.py [--anchor slider_crank.cpp] [--steps 1500]
 
@@ -13,17 +13,13 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
-import platform
 import subprocess
 import tempfile
-import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-CORES = os.cpu_count() or 1
-os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} --xla_force_host_platform_device_count={CORES}"
-os.environ["JAX_ENABLE_X64"] = "1"
+from measuring import CORES, measure, report  # first: it sets up XLA
 
 import jax
 import jax.numpy as jnp
@@ -31,33 +27,19 @@ from jax.sharding import NamedSharding, PartitionSpec
 
 import jaxns as ns
 
-REPEATS = 5
 CHUNK = 64  # lanes whose working set fits the cache of one core
 PROBLEM = ns.models.slider_crank()
 MESH, BATCH = jax.make_mesh((CORES,), ("batch",)), PartitionSpec("batch")
 INTEGRATOR = ns.Rattle(tol=1e-8)  # the tolerance of the C++ program
+OTHERS = {f"Lobatto {s}": ns.Lobatto(stages=s, tol=1e-8) for s in (2, 3, 4)} | {"Moreau": ns.Moreau(tol=1e-8)}
 
 
-def final_state(mu: jax.Array, steps: int, save_every: int) -> jax.Array:
+def final_state(mu: jax.Array, steps: int, save_every: int, integrator: Any = INTEGRATOR) -> jax.Array:
     system = PROBLEM.system.with_params(mu=mu)
     traj = ns.simulate(
-        system, INTEGRATOR, PROBLEM.q0, PROBLEM.u0, dt=PROBLEM.dt, num_steps=steps, save_every=save_every
+        system, integrator, PROBLEM.q0, PROBLEM.u0, dt=PROBLEM.dt, num_steps=steps, save_every=save_every
     )
     return jnp.where(traj.ok, jnp.concatenate([traj.q[-1], traj.u[-1]]), jnp.nan)
-
-
-def measure(function: Any, argument: jax.Array) -> tuple[float, float, Any]:
-    """Compile seconds (trace, lower, compile), best run seconds, result."""
-    begin = time.perf_counter()
-    compiled = jax.jit(function).lower(argument).compile()
-    compile_seconds = time.perf_counter() - begin
-    result = jax.block_until_ready(compiled(argument))
-    seconds = []
-    for _ in range(REPEATS):
-        begin = time.perf_counter()
-        jax.block_until_ready(compiled(argument))
-        seconds.append(time.perf_counter() - begin)
-    return compile_seconds, min(seconds), result
 
 
 def split_over_cores(function: Any) -> Any:
@@ -79,7 +61,7 @@ def anchor(program: Path, lanes: int, steps: int) -> float:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--anchor", type=Path, default=Path("../shared/anchors/slider_crank.cpp"))
     parser.add_argument("--steps", type=int, default=1500)
     options = parser.parse_args()
@@ -123,22 +105,18 @@ def main() -> None:
         _, forward, _ = measure(split_over_cores(short_loss), mus)
         _, gradient, _ = measure(split_over_cores(jax.grad(short_loss)), mus)
         results["gradient/forward, batch 256"] = gradient / forward
+        for name, integrator in OTHERS.items():
+            end = partial(final_state, steps=steps, save_every=steps, integrator=integrator)
+            results[f"compile {name}, s"], seconds, _ = measure(end, mu)
+            results[f"{name} one trajectory, us"] = 1e6 * seconds / steps
+            _, seconds, _ = measure(split_over_cores(end), mus)
+            results[f"{name} batch 256, us"] = 1e6 * seconds / steps / len(mus)
         if has_anchor:
             results["cpp batch 256 again, us"] = anchor(program, 256, steps)
             reference = max(results["cpp batch 256, us"], results["cpp batch 256 again, us"])
             for lanes in (256, 2048):
                 results[f"batch {lanes} / cpp"] = results[f"batch {lanes}, us"] / reference
-    report(results)
-
-
-def report(results: dict[str, Any]) -> None:
-    for name, value in results.items():
-        print(f"{name:32s} {value:10.3f}")
-    commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True).stdout.strip()
-    record = {"commit": commit, "machine": platform.processor() or platform.machine(), "cores": CORES, **results}
-    folder = Path(__file__).parent / "results"
-    folder.mkdir(exist_ok=True)
-    (folder / "throughput.json").write_text(json.dumps(record, indent=2))
+    report("throughput", results)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,9 @@
 """jaxns: a differentiable simulator for mechanical systems with impacts and friction."""
 
 from . import models
+from .analysis.convergence import ConvergenceStudy, convergence_study
 from .analysis.energy import Energy, energy
+from .integrators.lobatto import Lobatto
 from .integrators.moreau import Moreau
 from .integrators.rattle import Rattle
 from .laws.friction import Coulomb
@@ -12,8 +14,10 @@ from .solve.status import Status
 
 __all__ = [
     "Contacts",
+    "ConvergenceStudy",
     "Coulomb",
     "Energy",
+    "Lobatto",
     "Moreau",
     "Problem",
     "Rattle",
@@ -21,6 +25,7 @@ __all__ = [
     "Status",
     "System",
     "Trajectory",
+    "convergence_study",
     "energy",
     "models",
     "simulate",

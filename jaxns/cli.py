@@ -1,4 +1,4 @@
-"""The command line: `jaxns list` and `jaxns run PROBLEM`."""
+"""The command line: `jaxns list`, `jaxns run PROBLEM` and `jaxns converge PROBLEM`."""
 
 from __future__ import annotations
 
@@ -13,13 +13,18 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax
 import numpy as np
 from jax import Array
 
 import jaxns as ns
+
+from .analysis.convergence import NORMS, QUANTITIES
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 LONG_RUN = 10_000  # steps from which a progress bar is worth its second compilation
 
@@ -54,15 +59,29 @@ def _parser() -> argparse.ArgumentParser:
     listing.set_defaults(command=_list)
     run = commands.add_parser("run", help="simulate a problem, print a summary, save a figure")
     run.set_defaults(command=_run)
-    run.add_argument("problem", metavar="PROBLEM", help="a name from `jaxns list`, such as slider-crank")
-    run.add_argument("--integrator", default="Rattle", metavar="NAME", help="by default Rattle")
+    _common(run, "PROBLEM.png", "the trajectory")
     run.add_argument("--dt", type=_positive, metavar="X", help="step size in s, by default the problem's own")
-    run.add_argument("--t1", type=_positive, metavar="X", help="end time in s, by default the problem's own")
-    run.add_argument("--param", nargs="+", action="extend", default=[], metavar="K=V", help="physical parameters")
-    run.add_argument("--plot", type=Path, metavar="FILE", help="figure; by default PROBLEM.png if matplotlib is there")
-    run.add_argument("--save", type=Path, metavar="FILE.npz", help="write the trajectory")
     run.add_argument("--no-progress", action="store_true", help="no progress bar in long runs")
+    converge = commands.add_parser("converge", help="errors over step sizes, fitted orders, and their figure")
+    converge.set_defaults(command=_converge)
+    _common(converge, "PROBLEM_convergence.png", "the errors")
+    converge.add_argument("--dts", type=_positive, nargs="+", required=True, metavar="X", help="step sizes in s")
+    converge.add_argument("--ref", type=_positive, required=True, metavar="X", help="step size of the reference run")
+    converge.add_argument("--norm", choices=NORMS, default="sum", help="of the printed errors, by default sum")
     return parser
+
+
+def _common(command: argparse.ArgumentParser, figure: str, saved: str) -> None:
+    """Arguments of every command that simulates."""
+    command.add_argument("problem", metavar="PROBLEM", help="a name from `jaxns list`, such as slider-crank")
+    help_integrator = "by default Rattle; with options as in lobatto:stages=4,tol=1e-12"
+    command.add_argument("--integrator", default="Rattle", metavar="NAME[:K=V,…]", help=help_integrator)
+    command.add_argument("--t1", type=_positive, metavar="X", help="end time in s, by default the problem's own")
+    command.add_argument("--param", nargs="+", action="extend", default=[], metavar="K=V", help="physical parameters")
+    command.add_argument(
+        "--plot", type=Path, metavar="FILE", help=f"figure; by default {figure} if matplotlib is there"
+    )
+    command.add_argument("--save", type=Path, metavar="FILE.npz", help=f"write {saved}")
 
 
 def _positive(text: str) -> float:
@@ -124,25 +143,59 @@ def _unknown(kind: str, name: str, known: Iterable[str]) -> UsageError:
     return UsageError(f"unknown {kind} {name!r}; {hint}There are: {', '.join(names) or 'none'}.")
 
 
-def _parameters(make: Callable[..., Any], assignments: Iterable[str]) -> dict[str, Any]:
-    """`k=v` pairs as arguments of a problem, with the types of its defaults."""
+def _parameters(option: str, make: Callable[..., Any], assignments: Iterable[str]) -> dict[str, Any]:
+    """`k=v` pairs as arguments of `make`, with the types of its defaults."""
     defaults = _defaults(make)
     parameters = {}
     for assignment in assignments:
         name, equals, text = assignment.partition("=")
         if not equals:
-            raise UsageError(f"--param {assignment!r} must have the form name=value.")
+            raise UsageError(f"{option} {assignment!r} must have the form name=value.")
         if name not in defaults:  # case matters here: r and R may both exist
             raise _unknown("parameter", name, defaults)
-        try:
-            value = _finite(text)
-        except argparse.ArgumentTypeError as error:
-            raise UsageError(f"--param {name}: {error}.") from None
-        whole = isinstance(defaults[name], int)
-        if whole and not value.is_integer():
-            raise UsageError(f"--param {name}: must be a whole number, got {text!r}.")
-        parameters[name] = int(value) if whole else value
+        parameters[name] = _value(f"{option} {name}", text, defaults[name])
     return parameters
+
+
+def _value(what: str, text: str, default: Any) -> Any:
+    """A text as a value of the default's type; numbers where there is no default."""
+    if isinstance(default, str):
+        return text
+    if isinstance(default, bool):
+        if text.lower() not in ("true", "false"):
+            raise UsageError(f"{what}: must be true or false, got {text!r}.")
+        return text.lower() == "true"
+    try:
+        value = _finite(text)
+    except argparse.ArgumentTypeError as error:
+        raise UsageError(f"{what}: {error}.") from None
+    whole = isinstance(default, int)
+    if whole and not value.is_integer():
+        raise UsageError(f"{what}: must be a whole number, got {text!r}.")
+    return int(value) if whole else value
+
+
+@dataclass(frozen=True)
+class _Chosen:
+    """What the arguments of a command ask for."""
+
+    name: str
+    problem: ns.Problem
+    integrator: Any
+    t1: float
+
+    @classmethod
+    def by(cls, options: argparse.Namespace) -> _Chosen:
+        name = _find("problem", options.problem, _problems())
+        wanted, _, settings = options.integrator.partition(":")
+        make = _integrators()[_find("integrator", wanted, _integrators())]
+        assignments = [s for s in settings.split(",") if s]
+        integrator = make(**_parameters("--integrator", make, assignments))
+        problem = _problems()[name](**_parameters("--param", _problems()[name], options.param))
+        return cls(name, problem, integrator, options.t1 or problem.t1)
+
+    def settings(self, options: argparse.Namespace) -> list[tuple[str, str]]:
+        return [("problem", " ".join([self.name, *options.param])), ("integrator", repr(self.integrator))]
 
 
 # One run --------------------------------------------------------------------------------------------------------------
@@ -159,21 +212,48 @@ class _Result:
 
 
 def _run(options: argparse.Namespace) -> None:
-    name = _find("problem", options.problem, _problems())
-    integrator_name = _find("integrator", options.integrator, _integrators())
-    parameters = _parameters(_problems()[name], options.param)
     _check_files(options)
     try:
-        problem = _problems()[name](**parameters)
-        dt, t1 = options.dt or problem.dt, options.t1 or problem.t1
-        result = _simulate(problem, _integrators()[integrator_name](), dt, t1, options.no_progress)
+        chosen = _Chosen.by(options)
+        dt = options.dt or chosen.problem.dt
+        result = _simulate(chosen.problem, chosen.integrator, dt, chosen.t1, options.no_progress)
     except ValueError as error:
         raise UsageError(str(error)) from error
-    settings = [("problem", " ".join([name, *options.param])), ("integrator", integrator_name), ("dt", f"{dt:g} s")]
-    _print_table(settings + _report(problem.system, result))
-    _write(options, name, integrator_name, problem.system, result.trajectory)
+    system, traj = chosen.problem.system, result.trajectory
+    _print_table([*chosen.settings(options), ("dt", f"{dt:g} s"), *_report(system, result)])
+    title = f"{chosen.name}, {type(chosen.integrator).__name__}"
+    arrays = {f.name: getattr(traj, f.name) for f in fields(traj)}
+    _write(options, f"{chosen.name}.png", arrays, lambda plot: plot.trajectory(system, traj, title=title))
     if result.failure is not None:
         raise result.failure
+
+
+def _converge(options: argparse.Namespace) -> None:
+    _check_files(options)
+    try:
+        chosen = _Chosen.by(options)
+        p = chosen.problem
+        dts = sorted(options.dts)
+        study = ns.convergence_study(
+            p.system, chosen.integrator, p.q0, p.u0, t1=chosen.t1, dts=dts, dt_ref=options.ref, norm=options.norm,
+            throw=False,
+        )  # fmt: skip
+    except ValueError as error:
+        raise UsageError(str(error)) from error
+    _print_table([*chosen.settings(options), ("reference dt", f"{options.ref:g} s"), ("norm", options.norm)])
+    shown = [name for name in QUANTITIES if bool(np.any(np.asarray(study.error(name)) > 0.0))]
+    print("".join(f"{name:>12}" for name in ("dt", *shown)))
+    for k, dt in enumerate(dts):
+        print(f"{dt:12.4e}" + "".join(f"{float(study.error(name)[k]):12.4e}" for name in shown))
+    print(f"{'order':>12}" + "".join(f"{float(study.order(name)):12.2f}" for name in shown))
+    arrays = {"dts": study.dts, "ok": study.ok}
+    arrays |= {f"error_{x}_{norm}": e for norm, errors in study.errors.items() for x, e in errors.items()}
+    label = type(chosen.integrator).__name__
+    figure_file = f"{chosen.name}_convergence.png"
+    _write(options, figure_file, arrays, lambda plot: plot.convergence({label: study}, title=chosen.name))
+    if not bool(np.all(study.ok)):
+        failed = ", ".join(f"{dt:g}" for dt, ok in zip(dts, study.ok, strict=True) if not ok)
+        raise ns.SimulationError(f"the runs with dt = {failed} did not converge")
 
 
 def _check_files(options: argparse.Namespace) -> None:
@@ -193,6 +273,7 @@ def _simulate(problem: ns.Problem, integrator: Any, dt: float, t1: float, quiet:
         try:
             traj = ns.simulate(problem.system, integrator, problem.q0, problem.u0, dt=dt, t1=t1, progress=progress)
         except ns.SimulationError as error:
+            assert error.trajectory is not None  # it is there for a single run
             traj, failure = error.trajectory, error
         jax.block_until_ready(traj)
     return _Result(traj, time.perf_counter() - start, sum(compilation), failure)
@@ -250,18 +331,20 @@ def _print_table(lines: Sequence[tuple[str, str]]) -> None:
         print(f"{name:<{width}}  {value}")
 
 
-def _write(options: argparse.Namespace, name: str, integrator: str, system: ns.System, traj: ns.Trajectory) -> None:
+def _write(
+    options: argparse.Namespace, figure_name: str, arrays: dict[str, Any], draw: Callable[[Any], Figure]
+) -> None:
     """The files that were asked for, and the figure."""
-    figure_file = options.plot or Path(f"{name}.png")
+    figure_file = options.plot or Path(figure_name)
     try:
         if options.save:
-            arrays: dict[str, Any] = {f.name: np.asarray(getattr(traj, f.name)) for f in fields(traj)}
-            np.savez(options.save, **arrays)
+            saved: dict[str, Any] = {name: np.asarray(value) for name, value in arrays.items()}
+            np.savez(options.save, **saved)
             print(f"wrote {options.save}")
         if _has_matplotlib():
             from . import plot
 
-            plot.trajectory(system, traj, title=f"{name}, {integrator}").savefig(figure_file)
+            draw(plot).savefig(figure_file)
             print(f"wrote {figure_file}")
         else:
             print("no figure: plots need matplotlib: pip install 'jaxns-mechanics[plot]'")

@@ -1,13 +1,15 @@
-"""Figures of trajectories, with the symbols of the papers. Needs matplotlib."""
+"""Figures of trajectories and studies, with the symbols of the papers. Needs matplotlib."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import itertools
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import jax
 import numpy as np
 
+from .analysis.convergence import ConvergenceStudy
 from .analysis.energy import energy
 from .model.system import System
 from .simulate import Trajectory
@@ -46,6 +48,46 @@ def trajectory(system: System, traj: Trajectory, *, title: str = "") -> Figure:
     for ax in axes[max(len(panels) - columns, 0) : len(panels)]:
         ax.set_xlabel("$t$ [s]")
         ax.tick_params(labelbottom=True)
+    if title:
+        figure.suptitle(title)
+    return figure
+
+
+def convergence(
+    studies: Mapping[str, ConvergenceStudy], *, quantities: Sequence[str] = ("q", "u"), title: str = ""
+) -> Figure:
+    """Errors over step sizes on logarithmic axes, one panel for each quantity and one curve for each study.
+
+    The legend gives fitted orders; grey lines show the nearest whole slopes.
+
+    >>> import jaxns as ns
+    >>> from jaxns import plot
+    >>> slope = ns.models.mass_on_slope()
+    >>> study = ns.convergence_study(
+    ...     slope.system, ns.Rattle(), slope.q0, slope.u0, t1=0.4, dts=[0.01, 0.02, 0.04], dt_ref=1e-3
+    ... )
+    >>> [axes.get_title() for axes in plot.convergence({"RATTLE": study}).axes]
+    ['$q$', '$u$']
+    """
+    figure = _new_figure(figsize=(4.6 * len(quantities), 3.8), layout="constrained", dpi=150)
+    for ax, quantity in zip(np.atleast_1d(figure.subplots(1, len(quantities))), quantities, strict=True):
+        for (name, study), marker in zip(studies.items(), itertools.cycle("osd^v*")):
+            dts, error, order = (np.asarray(v) for v in (study.dts, study.error(quantity), study.order(quantity)))
+            ax.loglog(dts, error, marker=marker, markersize=4, linewidth=1.0, label=f"{name}: {order:.2f}")
+            if np.isfinite(order) and round(float(order)) > 0:
+                used = np.flatnonzero(np.asarray(study.ok) & (error > np.asarray(study.floors[quantity])))
+                ends = dts[used[[np.argmin(dts[used]), np.argmax(dts[used])]]]
+                middle = np.exp(np.mean(np.log(error[used]) - round(float(order)) * np.log(dts[used])))
+                ax.loglog(ends, middle * ends ** round(float(order)), color="0.75", linewidth=0.8, zorder=0)
+        base, _, index = quantity.partition("_")
+        symbol = {"gamma": r"\gamma"}.get(index, index)
+        ax.set_title(f"${base}_{symbol}$" if index else f"${base}$")
+        ax.set_xlabel(r"$\Delta t$ [s]")
+        ax.set_ylabel("error")
+        ax.xaxis.set_minor_formatter("")
+        ax.yaxis.set_minor_formatter("")
+        ax.grid(alpha=0.3)
+        ax.legend(title="order", fontsize="small", frameon=False)
     if title:
         figure.suptitle(title)
     return figure

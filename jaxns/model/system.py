@@ -188,6 +188,14 @@ class System:
             h = h - self.gyroscopic(t, q, u)
         return h
 
+    def momentum_rate(self, t: Array, q: Array, u: Array) -> Array:
+        """h + Ṁu (nu,): the rate of the momentum π = Mu without constraint and contact forces."""
+        if self.constant_mass(t, q):
+            return self.h(t, q, u)
+        t = jnp.asarray(t, q.dtype)
+        M_dot = jax.jvp(self.M, (t, q), (jnp.ones_like(t), self.q_dot(t, q, u)))[1]
+        return self.h(t, q, u) + M_dot @ u
+
     def gyroscopic(self, t: Array, q: Array, u: Array) -> Array:
         """Ṁu − (∂T/∂q)ᵀ for q̇ = u, with Ṁ the total time derivative of the mass matrix."""
         t = jnp.asarray(t, q.dtype)
@@ -206,6 +214,10 @@ class System:
     def velocity_dependent_force(self, t: Array, q: Array, u: Array) -> bool:
         """Whether h depends on u."""
         return depends_on(self.h, (t, q, u), 2)
+
+    def position_dependent_force(self, t: Array, q: Array, u: Array) -> bool:
+        """Whether h or the force directions W depend on q."""
+        return depends_on(self.h, (t, q, u), 1) or depends_on(self.W, (t, q, u), 1)
 
     def rows(self, t: Array, q: Array, u: Array) -> Rows:
         """How many constraints and contacts there are, from the shapes that the user's functions return."""
