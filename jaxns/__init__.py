@@ -3,6 +3,8 @@
 from . import models
 from .analysis.convergence import ConvergenceStudy, convergence_study
 from .analysis.energy import Energy, energy
+from .integrators.generalized_alpha import GeneralizedAlpha
+from .integrators.ggl import GGLDecoupled, GGLUnified
 from .integrators.lobatto import Lobatto
 from .integrators.moreau import Moreau
 from .integrators.rattle import Rattle
@@ -17,6 +19,9 @@ __all__ = [
     "ConvergenceStudy",
     "Coulomb",
     "Energy",
+    "GGLDecoupled",
+    "GGLUnified",
+    "GeneralizedAlpha",
     "Lobatto",
     "Moreau",
     "Problem",

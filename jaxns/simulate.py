@@ -163,8 +163,7 @@ def _row(
         alive = loop.status == Status.OK
         t = loop.t0 + loop.n * loop.dt
         limit = jnp.where(alive, jnp.asarray(tol, loop.q.dtype), jnp.inf)
-        memory = lax.stop_gradient(loop.memory)
-        new = integrator.step(system, t, loop.q, loop.u, loop.dt, memory, limit)
+        new = integrator.step(system, t, loop.q, loop.u, loop.dt, loop.memory, limit)
         outcomes = jnp.stack([s.status for s in new.solves])
         finite = jnp.all(jnp.isfinite(new.q)) & jnp.all(jnp.isfinite(new.u))
         outcome = jnp.where(finite, jnp.max(outcomes), jnp.maximum(jnp.max(outcomes), Status.NONFINITE))

@@ -40,9 +40,9 @@ class Theta(NamedTuple):
 class Integrator(Protocol):
     """A fixed-step integrator: frozen, hashable, and pure.
 
-    `start` makes the memory of the first step; `step` advances from t to t + dt. A step reports through the stats of its
-    solves and never raises. `tol` is a traced scalar: infinite for a trajectory that has already failed, so that it
-    costs no iterations.
+    `start` makes the memory of the first step; `step` advances from t to t + dt. What a memory holds for the sake of
+    guesses must pass through `lax.stop_gradient`. A step reports through the stats of its solves and never raises. `tol`
+    is a traced scalar: infinite for a trajectory that has already failed, so that it costs no iterations.
     """
 
     @property

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import partial
 
 import jax.numpy as jnp
-from jax import Array
+from jax import Array, lax
 
 from ..model.system import Rows, System
 from ..solve import implicit
@@ -45,20 +45,21 @@ class Moreau:
     def step(self, system: System, t: Array, q: Array, u: Array, dt: Array, memory: Array, tol: Array) -> Step:
         rows = system.rows(t, q, u)
         laws = law_table(rows)
-        problem = velocity_level.problem(laws, _midpoint, partial(_impact, rows))
+        problem = velocity_level.problem(laws, midpoint, partial(_impact, rows))
         (u_end, P), stats = implicit.solve(problem, Theta(system, t, dt, q, u, memory, tol))
         q_M = q + 0.5 * dt * system.q_dot(t, q, u)
         q_end = q_M + 0.5 * dt * system.q_dot(t + 0.5 * dt, q_M, u_end)
-        return Step(q_end, u_end, P, P, (stats,))
+        return Step(q_end, u_end, P, lax.stop_gradient(P), (stats,))
 
 
-def _midpoint(theta: Theta) -> Configuration:
+def midpoint(theta: Theta) -> Configuration:
+    """(t_M, q_M), predicted from the beginning of the step."""
     system, t, dt, q, u, *_ = theta
     return Configuration(system, t + 0.5 * dt, q + 0.5 * dt * system.q_dot(t, q, u), u)
 
 
 def _impact(rows: Rows, theta: Theta, d: Directions | DirectDirections) -> velocity_level.Impact:
-    system, t_M, q_M, u = _midpoint(theta)
+    system, t_M, q_M, u = midpoint(theta)
     u_free = u + theta.dt * d.accelerate(system.h(t_M, q_M, u))
     before, mu = velocity_level.restitution(system, rows, system.velocities(t_M, q_M, u))
     return velocity_level.Impact(u_free, before, mu, system.g_N(t_M, q_M) <= 0.0, theta.P_guess, theta.tol)

@@ -1,0 +1,323 @@
+"""Time stepping by Gear, Gupta and Leimkuhler: constraints and contacts on velocity level, positions corrected."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, NamedTuple, get_args
+
+import jax
+import jax.numpy as jnp
+from jax import Array, lax
+
+from ..laws.table import LawTable
+from ..model.system import Rows, System
+from ..solve import dense, implicit
+from ..solve.inclusion import Problem, Scaling
+from ..solve.lanes import materialise, total
+from . import velocity_level
+from .base import Configuration, Directions, Step, Theta, law_table, velocity_unit
+from .moreau import Moreau, midpoint
+
+Level = Literal["ggl", "index3", "index2", "index1"]
+
+
+def _correction_laws(laws: LawTable, n_g: int) -> LawTable:
+    """Constraints and normals on position level; friction has none."""
+    return LawTable(n_g, tuple((n, 0, law) for n, _, law in laws.groups))
+
+
+def _correction_velocity(system: System, t: Array, q: Array, u: Array, n_g: int, psi: Array) -> Array:
+    """B W ψ (nq,) for the directions of g and g_N at (t, q)."""
+
+    def rates(u: Array) -> Array:
+        return jnp.concatenate([system.g_dot(t, q, u)[:n_g], system.g_N_dot(t, q, u)])
+
+    (covelocity,) = jax.vjp(rates, u)[1](psi)
+    return jax.jvp(lambda u: system.q_dot(t, q, u), (u,), (covelocity,))[1]
+
+
+def _position_rows(system: System, t: Array, q: Array, n_g: int) -> Array:
+    return jnp.concatenate([system.g(t, q)[:n_g], system.g_N(t, q)])
+
+
+@dataclass(frozen=True)
+class GGLDecoupled:
+    """Moreau's midpoint rule, and then the projection of its positions onto constraints and gaps.
+
+    With (u⁺, P) and the end position q̄ of `Moreau`, q_M its midpoint, and multipliers Ψ:
+
+        q⁺ = q̄ + B W(t_M, q_M) Ψ
+        g(t_{n+1}, q⁺) = 0,    g_N(t_{n+1}, q⁺) ∈ N_{R−}(−Ψ_N)
+
+    (Schoeder, Ulbrich, Schindler 2014, eqs. 29–33.) First order. The correction knows nothing of the velocities, so the
+    total energy oscillates where contacts stay closed: `GGLUnified` couples the two.
+
+    - tol: tolerance on gaps and constraints in metres, and on velocities relative to their size above 1 m/s;
+      by default from the dtype
+
+    >>> import jaxns as ns
+    >>> ball = ns.models.bouncing_ball()
+    >>> traj = ns.simulate(ball.system, ns.GGLDecoupled(), ball.q0, ball.u0, dt=0.01, t1=1.0)
+    >>> bool(traj.q[:, 1].min() >= 0.1 - 1e-9)
+    True
+    """
+
+    tol: float | None = None
+
+    @property
+    def num_solves(self) -> int:
+        return 2
+
+    def start(self, system: System, t: Array, q: Array, u: Array, dt: Array) -> Array:
+        return Moreau().start(system, t, q, u, dt)
+
+    def step(self, system: System, t: Array, q: Array, u: Array, dt: Array, memory: Array, tol: Array) -> Step:
+        free = Moreau().step(system, t, q, u, dt, memory, tol)
+        rows = system.rows(t, q, u)
+        projection = _projection(rows, _correction_laws(law_table(rows), rows.n_g))
+        theta = _ThetaProjection(Theta(system, t, dt, q, u, memory, tol), free.q)
+        q_end, stats = implicit.solve(projection, theta)
+        # Rows (g, N) of the projection as rows (g, γ, N, F).
+        row = jnp.where(stats.row < rows.n_g, stats.row, stats.row + rows.n_gamma)
+        return free._replace(q=q_end, solves=(*free.solves, stats._replace(row=row)))
+
+
+class _ThetaProjection(NamedTuple):
+    step: Theta
+    q_free: Array
+
+
+class _DataProjection(NamedTuple):
+    scaling: Scaling
+    theta: _ThetaProjection
+
+
+def _projection(rows: Rows, laws: LawTable) -> Problem:
+    """The projection in velocities ψ = Ψ/Δt and rows (g, g_N)/Δt, which keeps all scales near one."""
+
+    def data(theta: _ThetaProjection, r: Array) -> _DataProjection:
+        step = theta.step
+        unit = jnp.broadcast_to(step.dt, (laws.size,))
+        mu, closed = jnp.zeros((rows.n_N,), step.q.dtype), jnp.ones((rows.n_N,), bool)
+        return _DataProjection(Scaling(r, mu, closed, unit[:0], unit, step.tol), theta)
+
+    def prepare(theta: _ThetaProjection) -> _DataProjection:
+        system, t_M, q_M, u = midpoint(theta.step)
+        W = materialise(system.W(t_M, q_M, u))
+        return data(theta, laws.prox_parameters(_correction_scale(W, rows, rows.n_g)))
+
+    def direct(theta: _ThetaProjection) -> _DataProjection:
+        return data(theta, jnp.ones((laws.size,), theta.q_free.dtype))
+
+    def guess(data: _DataProjection) -> tuple[Array, Array]:
+        zero = jnp.zeros((laws.size,), data.theta.q_free.dtype)
+        return zero[:0], zero
+
+    def end(psi: Array, data: _DataProjection) -> Array:
+        system, t_M, q_M, u = midpoint(data.theta.step)
+        return data.theta.q_free + data.theta.step.dt * _correction_velocity(system, t_M, q_M, u, rows.n_g, psi)
+
+    def equations(z: Array, psi: Array, data: _DataProjection) -> tuple[Array, Array]:
+        step = data.theta.step
+        return z, _position_rows(step.system, step.t + step.dt, end(psi, data), rows.n_g) / step.dt
+
+    return Problem(laws, prepare, direct, guess, equations, lambda z, psi, data: end(psi, data))
+
+
+def _correction_scale(W: Array, rows: Rows, n_g: int) -> Array:
+    """Diagonal of (∂(g, g_N)/∂q) B W, in the metric of q̇ = u."""
+    squares = total(W * W)
+    return jnp.concatenate([squares[:n_g], squares[rows.n_bilateral : rows.n_bilateral + rows.n_N]])
+
+
+@dataclass(frozen=True)
+class GGLUnified:
+    """Gear–Gupta–Leimkuhler midpoint rule: impact law and non-penetration in one implicit step.
+
+    With q_½ = (q_n + q⁺)/2, u_½ = (u_n + u⁺)/2, the predicted midpoint q_M of `Moreau`, and multipliers Ψ:
+
+        q⁺ = q_n + Δt q̇(t_½, q_½, u_½) + B W(t_½, q_½) Ψ
+        M(t_½, q_M) (u⁺ − u_n) = Δt h(t_½, q_½, u_½) + W(t_½, q_½) P
+        g(t_{n+1}, q⁺) = 0,  ġ⁺ = 0,  γ⁺ = 0
+        g_N(t_{n+1}, q⁺) ∈ N_{R−}(−Ψ_N)
+        active:  ξ_N = ġ_N⁺ + e_N ġ_N,n ∈ N_{R−}(−P_N),   otherwise P_N = 0
+        ξ_F = γ_F⁺ + e_F γ_F,n ∈ N_{C_F(P_N)}(−P_F)
+
+    with the velocities ⁺ at (t_{n+1}, q⁺, u⁺). (Schoeder, Ulbrich, Schindler 2014, eqs. 36–44, with exact gaps instead of
+    the linearised (41)–(42), and with friction.) First order with contacts, no drift. The paper holds a contact active
+    when g_N(q_M) < 0. Here it also is when a step without contact forces would end inside; and Ψ acts on all contacts.
+    Otherwise a contact that closes in the second half of a step would penetrate, and one that stays closed on a curved
+    path would let go every other step.
+
+    - velocity_only: drop Ψ, which leaves an implicit Moreau rule that drifts
+    - bilateral: level of the constraints g: "ggl" for both, or "index3" for g = 0, "index2" for ġ = 0, "index1" for
+      g̈ = 0 alone, all at the end of the step, to compare their drift
+    - tol: tolerance on gaps and constraints in metres, and on velocities relative to their size above 1 m/s;
+      by default from the dtype
+
+    >>> import jaxns as ns
+    >>> ball = ns.models.bouncing_ball()
+    >>> traj = ns.simulate(ball.system, ns.GGLUnified(), ball.q0, ball.u0, dt=0.01, t1=1.0)
+    >>> bool(traj.q[:, 1].min() >= 0.1 - 1e-9)
+    True
+    """
+
+    velocity_only: bool = False
+    bilateral: Level = "ggl"
+    tol: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.bilateral not in get_args(Level):
+            raise ValueError(f"GGLUnified: bilateral must be one of {get_args(Level)}, got {self.bilateral!r}.")
+
+    @property
+    def num_solves(self) -> int:
+        return 1
+
+    def start(self, system: System, t: Array, q: Array, u: Array, dt: Array) -> Array:
+        return Moreau().start(system, t, q, u, dt)
+
+    def step(self, system: System, t: Array, q: Array, u: Array, dt: Array, memory: Array, tol: Array) -> Step:
+        rows = system.rows(t, q, u)
+        level: Level = "index2" if self.velocity_only and self.bilateral == "ggl" else self.bilateral
+        coupled = _Coupled(rows, level, not self.velocity_only, system.velocity_dependent_force(t, q, u))
+        theta = Theta(system, t, dt, q, u, memory, tol)
+        (q_end, u_end, P), stats = implicit.solve(coupled.problem(), _ThetaCoupled(theta, _active(theta, rows)))
+        return Step(q_end, u_end, P, lax.stop_gradient(P), (stats._replace(row=coupled.row(stats.row)),))
+
+
+class _ThetaCoupled(NamedTuple):
+    step: Theta
+    active: Array  # (n_N,) bool
+
+
+class _DataCoupled(NamedTuple):
+    scaling: Scaling
+    theta: _ThetaCoupled
+    M_inv: Array  # at (t_½, q_M)
+    before: Array  # the terms (0, 0, e_N ġ_N,n, e_F γ_F,n) of ξ
+
+
+def _active(theta: Theta, rows: Rows) -> Array:
+    """Contacts that are closed at the predicted midpoint, or at the end of a step without contact forces."""
+    system, t_M, q_M, u = midpoint(theta)
+    d = Directions.at(midpoint(theta))
+    u_free = u + theta.dt * d.accelerate(system.h(t_M, q_M, u))
+    if rows.n_bilateral:
+        W, M_inv_W = d.W[:, : rows.n_bilateral], d.M_inv_W[:, : rows.n_bilateral]
+        excess = system.velocities(t_M, q_M, u_free)[: rows.n_bilateral]
+        u_free = u_free - dense.matmul(M_inv_W, dense.solve(dense.matmul(W.T, M_inv_W), excess))
+    q_free = theta.q + theta.dt * system.q_dot(t_M, q_M, 0.5 * (u + u_free))
+    return (system.g_N(t_M, q_M) <= 0.0) | (system.g_N(theta.t + theta.dt, q_free) <= 0.0)
+
+
+class _Coupled(NamedTuple):
+    """The one solve of `GGLUnified`.
+
+    z holds the mean velocity (q⁺ − q_n)/Δt, and u⁺ where h depends on it. Rows and percussions are those of velocity level
+    with those of position level, as ψ = Ψ/Δt and (g, g_N)/Δt, behind each kind.
+    """
+
+    rows: Rows
+    level: Level
+    corrected: bool  # whether there is Ψ_N
+    implicit_u: bool
+
+    @property
+    def n_g(self) -> int:
+        """Constraints with a Ψ."""
+        return self.rows.n_g if self.level == "ggl" else 0
+
+    @property
+    def laws(self) -> LawTable:
+        velocity = law_table(self.rows)
+        groups = _correction_laws(velocity, 0).groups if self.corrected else ()
+        return LawTable(velocity.n_bilateral + self.n_g, velocity.groups + groups)
+
+    def split(self, rows: Array) -> tuple[Array, Array]:
+        """Rows of velocity level (g, γ, N, F), and of position level (g, N)."""
+        bilateral, normal, friction = self.laws.split(rows)
+        n_b, n_N = self.rows.n_bilateral, self.rows.n_N
+        velocity = jnp.concatenate([bilateral[:n_b], normal[:n_N], friction])
+        return velocity, jnp.concatenate([bilateral[n_b:], normal[n_N:]])
+
+    def join(self, velocity: Array, position: Array) -> Array:
+        bilateral, normal, friction = law_table(self.rows).split(velocity)
+        return jnp.concatenate([bilateral, position[: self.n_g], normal, position[self.n_g :], friction])
+
+    def row(self, row: Array) -> Array:
+        """The row (g, γ, N, F) that a row of this solve belongs to."""
+        names = jnp.arange(law_table(self.rows).size)
+        position = jnp.concatenate([names[: self.n_g], law_table(self.rows).split(names)[1]])
+        table = self.join(names, position if self.corrected else position[: self.n_g])
+        return jnp.where(row < 0, -1, table[row]) if table.shape[0] else row
+
+    def problem(self) -> Problem:
+        return Problem(self.laws, self.prepare, self.direct, self.guess, self.equations, self.outputs)
+
+    def prepare(self, theta: _ThetaCoupled) -> _DataCoupled:
+        system, t, q, u = midpoint(theta.step)
+        d = Directions.at(Configuration(system, t, q, u))
+        position = _correction_scale(d.W, self.rows, self.n_g)
+        scale = self.join(d.G_diagonal(), position if self.corrected else position[: self.n_g])
+        return self.data(theta, d.M_inv, self.laws.prox_parameters(scale))
+
+    def direct(self, theta: _ThetaCoupled) -> _DataCoupled:
+        system, t, q, _ = midpoint(theta.step)
+        return self.data(theta, dense.inverse(system.M(t, q)), jnp.ones((self.laws.size,), q.dtype))
+
+    def data(self, theta: _ThetaCoupled, M_inv: Array, r: Array) -> _DataCoupled:
+        system, t, dt, q, u, _, tol = theta.step
+        velocities = system.velocities(t, q, u)
+        before, mu = velocity_level.restitution(system, self.rows, velocities)
+        unit = jnp.broadcast_to(velocity_unit(velocities), velocities.shape)
+        if self.level == "index3":
+            unit = unit.at[: self.rows.n_g].set(0.5 * dt)
+        n_psi = self.laws.size - unit.shape[0]
+        unit_y = self.join(unit, jnp.broadcast_to(dt, (n_psi,)))
+        unit_S = jnp.broadcast_to(velocity_unit(u), (q.shape[0] + self.implicit_u * u.shape[0],))
+        if self.corrected:  # on position level the law itself tells open from closed
+            mu, closed = jnp.concatenate([mu, mu]), jnp.concatenate([theta.active, jnp.ones_like(theta.active)])
+        else:
+            closed = theta.active
+        return _DataCoupled(Scaling(r, mu, closed, unit_S, unit_y, tol), theta, M_inv, before)
+
+    def guess(self, data: _DataCoupled) -> tuple[Array, Array]:
+        system, t, _, q, u, P, _ = data.theta.step
+        z = [system.q_dot(t, q, u)] + [u] * self.implicit_u
+        return jnp.concatenate(z), self.join(P, jnp.zeros((self.laws.size - P.shape[0],), P.dtype))
+
+    def state(self, z: Array, P: Array, data: _DataCoupled) -> tuple[Array, Array, Array]:
+        """q⁺, u⁺ and the defect of the smooth equations."""
+        system, t, dt, q, u, _, _ = data.theta.step
+        t_half, mean = t + 0.5 * dt, z[: q.shape[0]]
+        q_half = q + 0.5 * dt * mean
+        percussion, psi = self.split(P)
+        u_half = 0.5 * (u + z[q.shape[0] :]) if self.implicit_u else u
+        _, pull = jax.vjp(lambda u: system.velocities(t_half, q_half, u), u)
+        impulse = dt * system.h(t_half, q_half, u_half) + pull(percussion)[0]
+        u_end = u + dense.matmul(data.M_inv, impulse)
+        S_u = z[q.shape[0] :] - u_end if self.implicit_u else z[:0]
+        u_end = z[q.shape[0] :] if self.implicit_u else u_end
+        rate = system.q_dot(t_half, q_half, 0.5 * (u + u_end))
+        if psi.shape[0]:
+            psi_N = psi if self.corrected else jnp.concatenate([psi, jnp.zeros((self.rows.n_N,), psi.dtype)])
+            rate = rate + _correction_velocity(system, t_half, q_half, u, self.n_g, psi_N)
+        return q + dt * mean, u_end, jnp.concatenate([mean - rate, S_u])
+
+    def equations(self, z: Array, P: Array, data: _DataCoupled) -> tuple[Array, Array]:
+        system, t, dt, _, u, _, _ = data.theta.step
+        q_end, u_end, S = self.state(z, P, data)
+        velocity = system.velocities(t + dt, q_end, u_end) + data.before
+        if self.level == "index3":
+            velocity = velocity.at[: self.rows.n_g].set(2.0 / dt * system.g(t + dt, q_end))
+        if self.level == "index1":
+            end = (t + dt, q_end, u_end)
+            rates = (jnp.ones_like(dt), system.q_dot(*end), (u_end - u) / dt)
+            velocity = velocity.at[: self.rows.n_g].set(dt * jax.jvp(system.g_dot, end, rates)[1])
+        position = _position_rows(system, t + dt, q_end, self.n_g) / dt
+        return S, self.join(velocity, position if self.corrected else position[: self.n_g])
+
+    def outputs(self, z: Array, P: Array, data: _DataCoupled) -> tuple[Array, Array, Array]:
+        q_end, u_end, _ = self.state(z, P, data)
+        return q_end, u_end, self.split(P)[0]

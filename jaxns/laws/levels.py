@@ -1,0 +1,107 @@
+"""Force laws on position, velocity and acceleration level at once, as the generalized-α method poses them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from .table import LawTable
+
+_FAR = 1e9  # a point this far out in the direction of sliding projects to the sliding force
+
+
+class Levels(NamedTuple):
+    """Rows of each level: position has (g, N), velocity and acceleration have (g, γ, N, F)."""
+
+    position: Array
+    velocity: Array
+    acceleration: Array
+
+
+@dataclass(frozen=True)
+class LevelTable:
+    """The laws of a `LawTable` on three levels, each level acting where the one before it is active.
+
+        position:      y_N ∈ N_{R−}(−P_N)
+        velocity:      where position is active, the laws of the table, else P_N = 0
+        acceleration:  where velocity is active: y_N ∈ N_{R−}(−P_N); friction with the law of the table where the contact
+                       sticks on velocity level, and the force of sliding in the direction of its velocity where not;
+                       else P_N = P_F = 0
+
+    Rows are ordered as [bilateral, normals, friction], in each of these by level.
+    """
+
+    table: LawTable
+    n_g: int  # bilateral rows that exist on position level
+
+    @property
+    def n_bilateral(self) -> int:
+        return self.n_g + 2 * self.table.n_bilateral
+
+    @property
+    def size(self) -> int:
+        return self.n_g + self.table.n_N + 2 * self.table.size
+
+    def split(self, rows: Array) -> Levels:
+        n_b, n_N, n_F = self.table.n_bilateral, self.table.n_N, self.table.n_F
+        counts = (self.n_g, n_b, n_b, n_N, n_N, n_N, n_F, n_F)
+        parts, begin = [], 0
+        for count in counts:
+            parts.append(rows[begin : begin + count])
+            begin += count
+        b0, b1, b2, N0, N1, N2, F1, F2 = parts
+        return Levels(jnp.concatenate([b0, N0]), jnp.concatenate([b1, N1, F1]), jnp.concatenate([b2, N2, F2]))
+
+    def join(self, levels: Levels) -> Array:
+        b0, N0 = levels.position[: self.n_g], levels.position[self.n_g :]
+        b1, N1, F1 = self.table.split(levels.velocity)
+        b2, N2, F2 = self.table.split(levels.acceleration)
+        return jnp.concatenate([b0, b1, b2, N0, N1, N2, F1, F2])
+
+    def scale_mu(self, mu: Array, r: Array) -> Array:
+        """Friction coefficients between scaled percussions, for velocity and acceleration level (2 n_N,)."""
+        levels = self.split(r)
+        return jnp.concatenate([self.table.scale_mu(mu, r) for r in levels[1:]])
+
+    def residual(self, y: Array, P: Array, mu: Array, closed: Array) -> Array:
+        """Row by row zero exactly where the laws hold; arrays carry any number of trailing lane axes."""
+        y_at, P_at = self.split(y), self.split(P)
+        n_g, n_N = self.n_g, self.table.n_N
+        y_N, P_N = y_at.position[n_g:], P_at.position[n_g:]
+        touching = closed & (y_N - P_N <= 0.0)
+        position = jnp.concatenate([y_at.position[:n_g], jnp.where(touching, y_N, P_N)])
+        velocity = self.table.residual(y_at.velocity, P_at.velocity, mu[:n_N], touching)
+        staying = touching & (self.table.split(y_at.velocity - P_at.velocity)[1] <= 0.0)
+        acceleration = self.table.residual(y_at.acceleration, P_at.acceleration, mu[n_N:], staying)
+        sliding = self._sliding(y_at, P_at, mu, staying)
+        return self.join(Levels(position, velocity, jnp.where(sliding.here, sliding.residual, acceleration)))
+
+    def _sliding(self, y: Levels, P: Levels, mu: Array, staying: Array) -> _Sliding:
+        """Rows of acceleration level that are friction of sliding contacts, and their residual."""
+        n_N = self.table.n_N
+        _, _, y_F = self.table.split(y.velocity)
+        _, v_N, v_F = self.table.split(P.velocity)
+        head, a_N, a_F = self.table.split(P.acceleration)
+        here = [jnp.zeros(head.shape, bool), jnp.zeros(a_N.shape, bool)]
+        residual = [head, a_N]
+        grip, supply = mu[:n_N] * jnp.maximum(v_N, 0.0), mu[n_N:] * jnp.where(staying, jnp.maximum(a_N, 0.0), 0.0)
+        for contacts, rows, d, law in self.table.blocks():
+            if d == 0:
+                continue
+            shape = (-1, d, *y_F.shape[1:])
+            y_k, v_k, a_k = (x[rows].reshape(shape) for x in (y_F, v_F, a_F))
+            inside = jax.vmap(law.project)(y_k - v_k, grip[contacts]) == y_k - v_k
+            slips = jnp.broadcast_to(~jnp.all(inside, axis=1, keepdims=True), y_k.shape)
+            force = a_k + jax.vmap(law.project)(_FAR * y_k, supply[contacts])
+            here.append(slips.reshape(y_F[rows].shape))
+            residual.append(force.reshape(y_F[rows].shape))
+        return _Sliding(jnp.concatenate(here), jnp.concatenate(residual))
+
+
+class _Sliding(NamedTuple):
+    here: Array  # bool
+    residual: Array
