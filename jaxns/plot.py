@@ -93,6 +93,27 @@ def convergence(
     return figure
 
 
+def work_precision(curves: Mapping[str, Mapping[str, tuple[np.ndarray, np.ndarray]]]) -> Figure:
+    """Error over cost on logarithmic axes: one panel for each problem, one curve (seconds, errors) for each scheme.
+
+    >>> import numpy as np
+    >>> from jaxns import plot
+    >>> curves = {"slope": {"RATTLE": (np.array([1e-3, 2e-3]), np.array([4e-4, 1e-4]))}}
+    >>> [axes.get_title() for axes in plot.work_precision(curves).axes]
+    ['slope']
+    """
+    figure = _new_figure(figsize=(4.6 * len(curves), 3.8), layout="constrained", dpi=150)
+    for ax, (problem, schemes) in zip(np.atleast_1d(figure.subplots(1, len(curves))), curves.items(), strict=True):
+        for (name, (cost, error)), marker in zip(schemes.items(), itertools.cycle("osd^v*")):
+            ax.loglog(cost, error, marker=marker, markersize=4, linewidth=1.0, label=name)
+        ax.set_title(problem)
+        ax.set_xlabel("run time [s]")
+        ax.set_ylabel("error of $q$")
+        ax.grid(alpha=0.3)
+        ax.legend(fontsize="small", frameon=False)
+    return figure
+
+
 def _new_figure(**options: Any) -> Figure:
     try:
         from matplotlib.figure import Figure

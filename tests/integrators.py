@@ -17,13 +17,20 @@ def named(*integrators):
     return [pytest.param(i, id=type(i).__name__) for i in integrators]
 
 
-ALL = named(ns.Moreau(), ns.Rattle())
-POSITION_LEVEL = named(ns.Rattle())  # gaps and constraints hold on position level
-VELOCITY_LEVEL = named(ns.Moreau())  # they hold on velocity level alone, and drift
-SECOND_ORDER = named(ns.Rattle())  # in smooth motion and persistent contact
-FIRST_ORDER = named(ns.Moreau())
+MOREAU, RATTLE, LOBATTO = ns.Moreau(), ns.Rattle(), ns.Lobatto(stages=3)
+DECOUPLED, UNIFIED, ALPHA = ns.GGLDecoupled(), ns.GGLUnified(), ns.GeneralizedAlpha()
+ALL = named(MOREAU, RATTLE, LOBATTO, DECOUPLED, UNIFIED, ALPHA)
+POSITION_LEVEL = named(RATTLE, LOBATTO, DECOUPLED, UNIFIED, ALPHA)  # gaps and constraints hold on position level
+VELOCITY_LEVEL = named(MOREAU)  # they hold on velocity level alone, and drift
+SECOND_ORDER = named(RATTLE, LOBATTO, UNIFIED, ALPHA)  # at least, in smooth motion and persistent contact
+FIRST_ORDER = named(MOREAU, DECOUPLED)
+SMOOTH_ORDER = {"Moreau": 1, "GGLDecoupled": 1, "GGLUnified": 2, "Rattle": 2, "GeneralizedAlpha": 2, "Lobatto": 4}
+NONHOLONOMIC_ORDER = SMOOTH_ORDER | {"Rattle": 1, "Lobatto": 2}  # s − 1 for Lobatto
+MIDPOINT_CONTACT = named(
+    MOREAU, DECOUPLED
+)  # a contact is closed where its gap at the predicted midpoint is not positive
 
 
 def rests_below_zero(integrator) -> bool:
     """Whether a closed contact must start a little below zero: on velocity level the sign of its gap closes it."""
-    return any(p.values[0] == replace(integrator, tol=None) for p in VELOCITY_LEVEL)
+    return any(p.values[0] == replace(integrator, tol=None) for p in MIDPOINT_CONTACT)

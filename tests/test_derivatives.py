@@ -1,21 +1,24 @@
 """Derivatives of every integrator on every problem: forward mode, reverse mode and central differences agree."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from integrators import ALL, rests_below_zero
+from integrators import ALL, DECOUPLED, MOREAU, RATTLE, rests_below_zero
+from small_problems import rolling_pendulum
 
 import jaxns as ns
 
-# Horizons away from switches: sliding on the slope, one impact of the ball, the first millisecond of the mechanism with
-# its first contact, the spinning disk.
+# Horizons away from switches: sliding on the slope, one impact of the ball, the rolling disk, the first
+# millisecond of the mechanism with its first contact, the spinning disk.
 PROBLEMS: dict[str, tuple[ns.Problem, float, int]] = {
     "ball": (ns.models.bouncing_ball(omega=50.0, e_N=0.3), 1e-2, 50),
     "slope": (ns.models.mass_on_slope(case=2), 5e-3, 60),
+    "rolling": (rolling_pendulum(), 1e-2, 20),
     "slider_crank": (ns.models.slider_crank(mu=0.1), 1e-4, 20),
     "tippedisk": (ns.models.tippedisk(), 1e-3, 15),
 }
@@ -24,6 +27,7 @@ PROBLEMS: dict[str, tuple[ns.Problem, float, int]] = {
 DOWN = {
     "ball": jnp.zeros(3),
     "slope": jnp.array([0.0, 1.0]),
+    "rolling": jnp.array([0.0, 1.0, 0.0, 0.0, 0.0, 1.0]),
     "slider_crank": jnp.zeros(9),
     "tippedisk": jnp.array([0.0, 0.0, 1.0, 0.0, 0.0, 0.0, 0.0]),
 }
@@ -31,7 +35,7 @@ DOWN = {
 
 def tight(integrator: Any) -> Any:
     """The same integrator with a tolerance that leaves room for differences."""
-    return type(integrator)(tol=1e-13)
+    return replace(integrator, tol=1e-13)
 
 
 def end_state_functional(problem: ns.Problem, integrator: Any, dt: float, steps: int) -> Callable[..., jax.Array]:
@@ -45,7 +49,20 @@ def end_state_functional(problem: ns.Problem, integrator: Any, dt: float, steps:
     return functional
 
 
-CASES = [pytest.param((p.values[0], name), id=f"{p.id}-{name}") for p in ALL for name in PROBLEMS]
+def covered(integrator: Any, name: str) -> bool:
+    """What compiles slowly is left to the two oldest schemes. In closed contact the decoupled GGL scheme sits on a switch:
+    its projection sets the gap to zero, and the sign of the gap decides whether the contact is closed."""
+    if integrator in (RATTLE, MOREAU):
+        return True
+    return name == "ball" or (name == "rolling" and integrator != DECOUPLED)
+
+
+CASES = [
+    pytest.param((p.values[0], name), id=f"{p.id}-{name}")
+    for p in ALL
+    for name in PROBLEMS
+    if covered(p.values[0], name)
+]
 
 
 @pytest.fixture(scope="module", params=CASES)
@@ -66,21 +83,22 @@ def compiled(request: pytest.FixtureRequest) -> dict[str, Any]:
 
 
 def random_direction(system: ns.System, point: Any, part: int) -> Any:
-    """Relative changes of all parameters (part 0), admissible changes of positions (1), or changes of velocities (2)."""
+    """Relative changes of all parameters (part 0), or admissible changes of positions (1) or velocities (2).
+
+    Positions and velocities move along the constraints and the closed contacts: off them lies a switch.
+    """
     rng = np.random.default_rng(part)
     params, q0, u0 = point
     nothing = jax.tree.map(jnp.zeros_like, point)
-    u = rng.normal(size=u0.shape)
     if part == 0:
         return (jax.tree.map(lambda v: jnp.abs(v) * rng.normal(), params), *nothing[1:])
-    if part == 2:
-        return (*nothing[:2], jnp.asarray(u))
-    # Positions move along the constraints and the closed contacts: off them lies a switch.
-    t = jnp.zeros(())
+    t, u = jnp.zeros(()), rng.normal(size=u0.shape)
     closed = np.asarray(system.g_N(t, q0)) < 1e-3
     rows = jax.jacfwd(lambda u: jnp.concatenate([system.g_dot(t, q0, u), system.g_N_dot(t, q0, u)[closed]]))(u0)
-    along = u - np.linalg.pinv(rows) @ (rows @ u) if rows.shape[0] else u
-    return (nothing[0], system.q_dot(t, q0, jnp.asarray(along)) - system.q_dot(t, q0, 0.0 * u0), nothing[2])
+    along = jnp.asarray(u - np.linalg.pinv(rows) @ (rows @ u) if rows.shape[0] else u)
+    if part == 2:
+        return (*nothing[:2], along)
+    return (nothing[0], system.q_dot(t, q0, along) - system.q_dot(t, q0, 0.0 * u0), nothing[2])
 
 
 @pytest.mark.parametrize("part", [0, 1, 2], ids=["parameters", "positions", "velocities"])

@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from integrators import ALL, FIRST_ORDER, POSITION_LEVEL, SECOND_ORDER, rests_below_zero
+from integrators import (
+    ALL,
+    FIRST_ORDER,
+    NONHOLONOMIC_ORDER,
+    POSITION_LEVEL,
+    SECOND_ORDER,
+    SMOOTH_ORDER,
+    rests_below_zero,
+)
 
 import jaxns as ns
 
@@ -109,7 +119,8 @@ def skate_runs():
 @pytest.mark.parametrize("integrator", ALL)
 def test_skate_runs_in_a_circle(skate_runs, integrator):
     """Speed v and turning rate ω stay, so the path is the circle of radius v/ω; errors fall with the step."""
-    dts, batch = skate_runs[type(integrator).__name__]
+    name = type(integrator).__name__
+    dts, batch = skate_runs[name]
     assert batch.P_gamma.shape == (2, 401, 1)
     errors = []
     for k, dt in enumerate(dts):
@@ -119,7 +130,7 @@ def test_skate_runs_in_a_circle(skate_runs, integrator):
         errors.append(np.abs(q[:, :2] - circle).max())
         np.testing.assert_allclose(q[:, 2], TURN * t, atol=1e-9)
     assert errors[0] <= 0.1
-    assert np.log2(errors[0] / errors[1]) >= 0.9, errors
+    assert np.log2(errors[0] / errors[1]) >= NONHOLONOMIC_ORDER[name] - 0.1, errors
 
 
 @pytest.mark.parametrize("integrator", POSITION_LEVEL)
@@ -225,6 +236,11 @@ def pendulum_by_runge_kutta(steps=4000):
     return y
 
 
+def tight(integrator):
+    """The same integrator with a tolerance below the smallest errors."""
+    return replace(integrator, tol=1e-13)
+
+
 def over_step_sizes(system, integrator, q0, u0, dts, end):
     """One batch over step sizes; for each, the rows up to the common end."""
     steps = round(end / dts.min())
@@ -238,7 +254,7 @@ def pendulum_errors(integrator):
     """Errors of the end state against Runge–Kutta, and largest changes of energy, for each step size."""
     exact = pendulum_by_runge_kutta()
     states, energies = [], []
-    for q, u in over_step_sizes(PENDULUM, integrator, *PENDULUM_START, PENDULUM_DTS, PENDULUM_END):
+    for q, u in over_step_sizes(PENDULUM, tight(integrator), *PENDULUM_START, PENDULUM_DTS, PENDULUM_END):
         states.append(np.abs(np.concatenate([q[-1], u[-1]]) - exact).max())
         kinetic = jax.vmap(lambda q, u: PENDULUM.kinetic_energy(0.0, q, u))(q, u)
         total = np.asarray(kinetic + jax.vmap(lambda q: PENDULUM.potential_energy(0.0, q))(q))
@@ -251,11 +267,12 @@ def orders(errors):
 
 
 @pytest.mark.parametrize("integrator", SECOND_ORDER)
-def test_double_pendulum_second_order(integrator):
-    """Gyroscopic terms by autodiff give the textbook motion, and energy is conserved up to O(Δt²)."""
+def test_double_pendulum_second_order_or_higher(integrator):
+    """Gyroscopic terms by autodiff give the textbook motion; state and energy have the order of the integrator."""
+    order = SMOOTH_ORDER[type(integrator).__name__]
     states, energies = pendulum_errors(integrator)
-    np.testing.assert_allclose(orders(states), 2.0, atol=0.2, err_msg=str(states))
-    np.testing.assert_allclose(orders(energies), 2.0, atol=0.3, err_msg=str(energies))
+    np.testing.assert_allclose(orders(states), order, atol=0.2, err_msg=str(states))
+    np.testing.assert_allclose(orders(energies), order, atol=0.3, err_msg=str(energies))
     assert states[-1] <= 1e-3
 
 
@@ -294,7 +311,7 @@ def top_errors(integrator):
     """Largest changes of the angular momentum and of the quaternion's length, for each step size."""
     q0, u0 = np.array([1.0, 0.0, 0.0, 0.0]), np.array([0.3, 2.0, 0.1])
     momenta, lengths = [], []
-    for q, u in over_step_sizes(TOP, integrator, q0, u0, np.array([0.04, 0.02, 0.01]), 2.0):
+    for q, u in over_step_sizes(TOP, tight(integrator), q0, u0, np.array([0.04, 0.02, 0.01]), 2.0):
         L = angular_momentum(q, u)
         momenta.append(np.abs(L - L[0]).max())
         lengths.append(np.abs(np.linalg.norm(q, axis=1) - 1.0).max())
@@ -303,9 +320,10 @@ def top_errors(integrator):
 
 
 @pytest.mark.parametrize("integrator", SECOND_ORDER)
-def test_asymmetric_top_conserves_angular_momentum_to_second_order(integrator):
+def test_asymmetric_top_conserves_angular_momentum_to_second_order_or_higher(integrator):
     momenta, lengths = top_errors(integrator)
-    np.testing.assert_allclose(orders(momenta), 2.0, atol=0.2, err_msg=str(momenta))
+    order = SMOOTH_ORDER[type(integrator).__name__]
+    np.testing.assert_allclose(orders(momenta), order, atol=0.2, err_msg=str(momenta))
     assert momenta[-1] <= 1e-3 * np.linalg.norm(INERTIA * [0.3, 2.0, 0.1])
     assert lengths.max() <= 1e-9
 

@@ -144,10 +144,10 @@ class GGLUnified:
         ξ_F = γ_F⁺ + e_F γ_F,n ∈ N_{C_F(P_N)}(−P_F)
 
     with the velocities ⁺ at (t_{n+1}, q⁺, u⁺). (Schoeder, Ulbrich, Schindler 2014, eqs. 36–44, with exact gaps instead of
-    the linearised (41)–(42), and with friction.) First order with contacts, no drift. The paper holds a contact active
-    when g_N(q_M) < 0. Here it also is when a step without contact forces would end inside; and Ψ acts on all contacts.
-    Otherwise a contact that closes in the second half of a step would penetrate, and one that stays closed on a curved
-    path would let go every other step.
+    the linearised (41)–(42), and with friction.) Second order while contacts persist, first order across impacts, no
+    drift. The paper holds a contact active when g_N(q_M) < 0. Here it also is when a step without contact forces would
+    end inside; and Ψ acts on all contacts. Otherwise a contact that closes in the second half of a step would penetrate,
+    and one that stays closed on a curved path would let go every other step.
 
     - velocity_only: drop Ψ, which leaves an implicit Moreau rule that drifts
     - bilateral: level of the constraints g: "ggl" for both, or "index3" for g = 0, "index2" for ġ = 0, "index1" for

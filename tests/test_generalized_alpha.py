@@ -1,0 +1,148 @@
+"""The nonsmooth generalized-α method: order, penetration, closed forms, and agreement with RATTLE."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import jaxns as ns
+from jaxns.laws.friction import Coulomb
+from jaxns.laws.levels import Levels, LevelTable
+from jaxns.laws.table import LawTable
+
+ALPHA = ns.GeneralizedAlpha(rho_inf=0.9)
+
+
+@pytest.fixture(scope="module")
+def orders():
+    """Observed orders in q and u on the slope, cases 1 and 2, part of the paper's step list."""
+    result = {}
+    for case in (1, 2):
+        slope = ns.models.mass_on_slope(case=case)
+        result[case] = ns.convergence_study(
+            slope.system,
+            ns.GeneralizedAlpha(rho_inf=0.9, tol=1e-12),
+            slope.q0,
+            slope.u0,
+            t1=1.6,
+            dts=3.2e-3 * 2.0 ** np.arange(5),
+            dt_ref=1e-4,
+        )
+    return result
+
+
+@pytest.mark.parametrize("case", [1, 2])
+def test_second_order_in_persistent_contact(orders, case):
+    assert float(orders[case].order_q) == pytest.approx(2.0, abs=0.1)
+    assert float(orders[case].order_u) == pytest.approx(2.0, abs=0.1)
+
+
+@pytest.mark.parametrize("omega", [0.0, 10.0, 50.0])
+def test_ball(omega):
+    """No penetration; rolling at 2/7 R ω, or a Zeno sequence of impacts that ends at rest."""
+    ball = ns.models.bouncing_ball(omega=omega, e_N=0.0 if omega else 0.5)
+    traj = ns.simulate(ball.system, ALPHA, ball.q0, ball.u0, dt=1e-2, t1=1.5)
+    assert float(jnp.min(traj.q[:, 1])) >= 0.1 - 1e-9
+    assert abs(float(traj.u[-1, 0])) == pytest.approx(2.0 / 7.0 * 0.1 * omega, abs=1e-8)
+    assert abs(float(traj.u[-1, 1])) <= 1e-6
+
+
+@pytest.fixture(scope="module")
+def crank():
+    p = ns.models.slider_crank()
+    return ns.simulate(p.system, ALPHA, p.q0, p.u0, dt=1e-4, num_steps=1500, throw=False)
+
+
+def test_slider_crank_neither_penetrates_nor_drifts(crank):
+    system = ns.models.slider_crank().system
+    assert bool(crank.ok)
+    assert float(jax.vmap(system.g_N)(crank.t, crank.q).min()) >= -1e-9
+    assert float(jnp.abs(jax.vmap(system.g)(crank.t, crank.q)).max()) <= 1e-9
+    assert float(jnp.abs(jax.vmap(system.g_dot)(crank.t, crank.q, crank.u)).max()) <= 1e-7
+    assert np.asarray(crank.P_N).max() > 0.0
+
+
+def test_tippedisk_agrees_with_rattle():
+    """dt 1e-3: the height within 1e-4 m while the disk rises by 5e-3 m, positions within 1e-4 m for 0.3 s."""
+    disk = ns.models.tippedisk()
+    a, b = (ns.simulate(disk.system, i, disk.q0, disk.u0, dt=1e-3, num_steps=1000) for i in (ALPHA, ns.Rattle()))
+    np.testing.assert_allclose(a.q[:, 2], b.q[:, 2], atol=1e-4)
+    np.testing.assert_allclose(a.q[:300, :3], b.q[:300, :3], atol=1e-4)
+    assert float(a.q[-1, 2]) >= 0.047
+    np.testing.assert_allclose(np.linalg.norm(a.q[:, 3:], axis=1), 1.0, atol=1e-12)
+
+
+def test_start_finds_the_forces_of_the_initial_state():
+    """At rest on the slope (45°, μ = 0.3): λ_N = m g cos 45°, sliding down, friction against it."""
+    slope = ns.models.mass_on_slope(case=1)
+    memory = ALPHA.start(slope.system, jnp.zeros(()), slope.q0, slope.u0, jnp.asarray(1e-3))
+    normal = 10.0 / np.sqrt(2.0)
+    np.testing.assert_allclose(memory.past.force, [normal, -0.3 * normal], rtol=1e-9)
+    down = np.array([1.0, -1.0]) / np.sqrt(2.0)
+    np.testing.assert_allclose(memory.past.u_dot, 0.7 * normal * down, rtol=1e-9)
+
+
+def test_damping_of_high_frequencies():
+    """A stiff oscillator, ωΔt = 60: ρ∞ = 1 keeps its energy, ρ∞ = 0.5 loses it within a few steps."""
+    stiff = ns.System(
+        {"k": 3.6e5}, mass=lambda t, q, p: jnp.eye(1), potential=lambda t, q, p: 0.5 * p["k"] * jnp.sum(q * q)
+    )
+
+    def energy(rho):
+        scheme = ns.GeneralizedAlpha(rho_inf=rho)
+        traj = ns.simulate(stiff, scheme, jnp.array([1e-2]), jnp.zeros(1), dt=0.1, num_steps=60)
+        return np.asarray(ns.energy(stiff, traj).total)
+
+    undamped, damped = energy(1.0), energy(0.5)
+    assert undamped[-5:].max() >= 0.5 * undamped[0]
+    assert damped[-1] <= 1e-6 * damped[0]
+
+
+@pytest.mark.parametrize("rho", [-0.1, 1.5])
+def test_rho_outside_of_its_range_is_an_error(rho):
+    with pytest.raises(ValueError, match="rho_inf must lie between 0 and 1"):
+        ns.GeneralizedAlpha(rho_inf=rho)
+
+
+# The laws on three levels ---------------------------------------------------------------------------------------------
+
+TABLE = LevelTable(LawTable(0, ((1, 1, Coulomb()),)), 0)
+MU = jnp.array([0.5, 0.5])
+STATES = {  # (position, velocity, acceleration) as (y, P): normal, then friction
+    "open": (((1.0,), (0.0,)), ((-2.0, 3.0), (0.0, 0.0)), ((-9.0, 1.0), (0.0, 0.0))),
+    "impact, then lifting off": (((0.0,), (1.0,)), ((0.0, 2.0), (4.0, -2.0)), ((3.0, 0.0), (0.0, 0.0))),
+    "separating": (((0.0,), (0.0,)), ((1.0, 2.0), (0.0, 0.0)), ((-3.0, 0.0), (0.0, 0.0))),
+    "sliding": (((0.0,), (1.0,)), ((0.0, -2.0), (4.0, 2.0)), ((0.0, 7.0), (6.0, 3.0))),
+    "sticking": (((0.0,), (1.0,)), ((0.0, 0.0), (4.0, 1.0)), ((0.0, 0.0), (6.0, -2.0))),
+    "sticking, begins to slide": (((0.0,), (1.0,)), ((0.0, 0.0), (4.0, 1.0)), ((0.0, 2.0), (6.0, -3.0))),
+}
+
+
+def rows(state, which):
+    return TABLE.join(Levels(*(jnp.array(level[which]) for level in state)))
+
+
+@pytest.mark.parametrize("name", STATES)
+def test_residual_vanishes_where_the_laws_hold(name):
+    y, P = rows(STATES[name], 0), rows(STATES[name], 1)
+    np.testing.assert_allclose(TABLE.residual(y, P, MU, jnp.array([True])), 0.0, atol=1e-14)
+
+
+WRONG = {  # each breaks one law
+    "open with a percussion": (((1.0,), (0.0,)), ((-2.0, 3.0), (0.2, 0.0)), ((-9.0, 1.0), (0.0, 0.0))),
+    "open with a force": (((1.0,), (0.0,)), ((-2.0, 3.0), (0.0, 0.0)), ((-9.0, 1.0), (0.3, 0.0))),
+    "penetrating": (((-0.1,), (0.0,)), ((1.0, 2.0), (0.0, 0.0)), ((3.0, 0.0), (0.0, 0.0))),
+    "closed and approaching": (((0.0,), (1.0,)), ((-0.5, 0.0), (0.0, 0.0)), ((0.0, 0.0), (0.0, 0.0))),
+    "pulled": (((0.0,), (1.0,)), ((0.0, 0.0), (4.0, 1.0)), ((0.0, 0.0), (-1.0, 0.0))),
+    "friction along the sliding": (((0.0,), (1.0,)), ((0.0, -2.0), (4.0, 2.0)), ((0.0, 7.0), (6.0, -3.0))),
+    "more friction than there is": (((0.0,), (1.0,)), ((0.0, 0.0), (4.0, 1.0)), ((0.0, 0.0), (6.0, -3.5))),
+    "sliding with too little": (((0.0,), (1.0,)), ((0.0, -2.0), (4.0, 1.0)), ((0.0, 7.0), (6.0, 3.0))),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_residual_does_not_vanish_where_a_law_is_broken(name):
+    y, P = rows(WRONG[name], 0), rows(WRONG[name], 1)
+    assert np.abs(np.asarray(TABLE.residual(y, P, MU, jnp.array([True])))).max() >= 0.05
