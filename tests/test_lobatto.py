@@ -1,6 +1,6 @@
 """Lobatto IIIA–IIIB: tableaux, RATTLE as its member with two stages, and the benchmark problems.
 
-(Capobianco, Harsch, Leine 2024; problems.md.)
+(Capobianco, Harsch, Leine 2024.)
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ from jax import Array, lax
 from ..integrators.base import Integrator, tolerance
 from ..model.checks import check_initial_state, check_shapes
 from ..model.system import System
-from ..model.values import is_concrete
+from ..model.values import as_float_leaves, is_concrete
 from ..simulate import SimulationError, Trajectory, simulate, simulate_each_dt
 
 NORMS = ("sum", "max", "hausdorff")
@@ -127,13 +127,13 @@ def convergence_study(
     """
     if norm not in NORMS:
         raise ValueError(f"convergence_study: norm must be one of {', '.join(NORMS)}, got {norm!r}.")
-    q0, u0 = jnp.asarray(q0), jnp.asarray(u0)
+    q0, u0 = as_float_leaves((jnp.asarray(q0), jnp.asarray(u0)))
     check_shapes(system, q0, u0)
     grid = _Grid.of(t0, t1, dts, dt_ref)
     if is_concrete((system, q0, u0)):
         check_initial_state(system, jnp.asarray(t0, q0.dtype), q0, u0)
     if isinstance(reference, Trajectory):
-        grid.check_reference(reference)
+        grid.check_reference(reference, q0, u0)
         given, other = reference, integrator
     else:
         given, other = None, reference or integrator
@@ -163,6 +163,8 @@ class _Grid:
         sizes = tuple(float(dt) for dt in np.ravel(np.asarray(dts)))
         if not sizes or not all(math.isfinite(dt) and dt > 0.0 for dt in (*sizes, dt_ref)):
             raise ValueError(f"convergence_study: dts and dt_ref must be positive, got {sizes} and {dt_ref}.")
+        if not math.isfinite(t1) or not math.isfinite(t0):
+            raise ValueError(f"convergence_study: t0 and t1 must be finite, got {t0} and {t1}.")
         ratios = tuple(round(dt / dt_ref) for dt in sizes)
         for dt, ratio in zip(sizes, ratios, strict=True):
             if abs(dt / dt_ref - ratio) > 1e-6 * ratio or ratio < 1:
@@ -182,8 +184,13 @@ class _Grid:
         """How many of these rows there are."""
         return max(n * r for n, r in zip(self.counts, self.ratios, strict=True)) // self.spacing
 
-    def check_reference(self, reference: Trajectory) -> None:
+    def check_reference(self, reference: Trajectory, q0: Array, u0: Array) -> None:
         steps = self.reference_rows * self.spacing
+        if reference.q.shape[1:] != q0.shape or reference.u.shape[1:] != u0.shape:
+            raise ValueError(
+                f"convergence_study: the reference has {reference.q.shape[1:]} positions and {reference.u.shape[1:]} "
+                f"velocities, the initial state has {q0.shape} and {u0.shape}."
+            )
         t = np.asarray(reference.t)
         if len(t) < steps + 1 or abs(t[1] - t[0] - self.dt_ref) > 1e-6 * self.dt_ref or abs(t[0] - self.t0) > 1e-9:
             raise ValueError(
@@ -210,14 +217,17 @@ def _study(
     dts = jnp.asarray(grid.dts, q0.dtype)
     runs = simulate_each_dt(system, integrator, q0, u0, dts, grid.counts, grid.t0)
     status = jnp.stack([*(jnp.max(run.status) for run in runs), jnp.max(given.status)])
-    ok = status[:-1] == 0
+    ok = (status[:-1] == 0) & (status[-1] == 0)  # without a reference there are no errors
 
     # All runs as one array (K, rows, components); the shorter ones repeat their last row.
     counts, strides = np.array(grid.counts)[:, None], np.array(grid.ratios)[:, None] // grid.spacing
     rows = np.minimum(np.arange(max(grid.counts) + 1), counts)
     inside = jnp.asarray(np.arange(max(grid.counts) + 1) <= counts)[:, :, None]
     exact = {name: x[: steps + 1 : grid.spacing] for name, x in _quantities(given).items()}
-    all_rows = np.minimum(np.arange(grid.reference_rows + 1), counts * strides)
+    # Graphs need corners of the reference between those of the finest run.
+    dense = max(k for k in range(1, 9) if grid.spacing % k == 0)
+    graph_rows = np.minimum(np.arange(dense * grid.reference_rows + 1), dense * counts * strides)
+    graph = {name: x[: steps + 1 : grid.spacing // dense] for name, x in _quantities(given).items()}
     quantities = [_quantities(run) for run in runs]
     errors: dict[str, dict[str, Array]] = {name: {} for name in NORMS}
     for name in QUANTITIES:
@@ -225,7 +235,7 @@ def _study(
         e = jnp.where(inside & ok[:, None, None], jnp.abs(x - exact[name][rows * strides]), 0.0)
         distance = jax.vmap(_hausdorff)(
             _graph(x, jnp.asarray(rows) * dts[:, None]),
-            _graph(exact[name][all_rows], jnp.asarray(all_rows) * (grid.spacing * grid.dt_ref)),
+            _graph(graph[name][graph_rows], jnp.asarray(graph_rows) * (grid.spacing // dense * grid.dt_ref)),
         )
         errors["sum"][name] = jnp.where(ok, dts * jnp.sum(e, axis=(1, 2)), jnp.nan)
         errors["max"][name] = jnp.where(ok, dts * jnp.max(jnp.sum(e, axis=1), axis=1, initial=0.0), jnp.nan)
@@ -267,6 +277,7 @@ def _one_sided(points: Array, polygon: Array) -> Array:
         offset = point - begin
         along = jnp.clip(jnp.sum(offset * side, axis=1) / length, 0.0, 1.0)
         gap = offset - along[:, None] * side
-        return jnp.sqrt(jnp.min(jnp.sum(gap * gap, axis=1)))
+        square = jnp.min(jnp.sum(gap * gap, axis=1))
+        return jnp.where(square > 0.0, jnp.sqrt(jnp.where(square > 0.0, square, 1.0)), 0.0)
 
     return jnp.max(lax.map(distance, points, batch_size=64))

@@ -50,7 +50,8 @@ class GGLDecoupled:
         g(t_{n+1}, q⁺) = 0,    g_N(t_{n+1}, q⁺) ∈ N_{R−}(−Ψ_N)
 
     (Schoeder, Ulbrich, Schindler 2014, eqs. 29–33.) First order. The correction knows nothing of the velocities, so the
-    total energy oscillates where contacts stay closed: `GGLUnified` couples the two.
+    total energy oscillates where contacts stay closed: `GGLUnified` couples the two. A closed contact sits on a switch, so
+    derivatives through it are one-sided.
 
     - tol: tolerance on gaps and constraints in metres, and on velocities relative to their size above 1 m/s;
       by default from the dtype

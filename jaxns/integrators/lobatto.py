@@ -68,7 +68,7 @@ class Lobatto:
     tol: float | None = None
 
     def __post_init__(self) -> None:
-        if not isinstance(self.stages, int) or self.stages < 2:
+        if not isinstance(self.stages, (int, np.integer)) or self.stages < 2:
             raise ValueError(f"Lobatto: stages must be a whole number of at least 2, got {self.stages!r}.")
 
     @property

@@ -62,7 +62,15 @@ def _joints(t: Array, q: Array, p: Any) -> Array:
 
 
 def _gap(t: Array, q: Array, p: Any) -> Array:
-    y, phi = q[7], q[8]
+    return corner_gaps(q[7], q[8], p)
+
+
+def _slip(t: Array, q: Array, u: Array, p: Any) -> Array:
+    return corner_slips(q[8], u[6], u[8], p)
+
+
+def corner_gaps(y: Array, phi: Array, p: Any) -> Array:
+    """Gaps (4,) between the corners of the slider, at height y and tilted by φ, and the walls of its guide."""
     a_sin, b_cos, half = p["a"] * jnp.sin(phi), p["b"] * jnp.cos(phi), p["d"] / 2
     return jnp.stack([
         half - (y - a_sin + b_cos),
@@ -72,8 +80,8 @@ def _gap(t: Array, q: Array, p: Any) -> Array:
     ])
 
 
-def _slip(t: Array, q: Array, u: Array, p: Any) -> Array:
-    phi, u_x, u_phi = q[8], u[6], u[8]
+def corner_slips(phi: Array, u_x: Array, u_phi: Array, p: Any) -> Array:
+    """Velocities (4, 1) of the corners along the walls."""
     a_sin, b_cos = p["a"] * jnp.sin(phi), p["b"] * jnp.cos(phi)
     return jnp.stack([
         u_x + u_phi * (a_sin - b_cos),

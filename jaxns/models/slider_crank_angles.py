@@ -10,6 +10,7 @@ from jax import Array
 from ..model.contacts import Contacts
 from ..model.system import Problem, System
 from .coefficients import FRICTIONAL
+from .slider_crank import corner_gaps, corner_slips
 
 SPEED = 150.0  # rad/s of the crank at the start, from stretched position
 
@@ -84,22 +85,9 @@ def _guide(t: Array, q: Array, p: Any) -> Array:
 
 
 def _gap(t: Array, q: Array, p: Any) -> Array:
-    y = _guide(t, q, p)[0]
-    a_sin, b_cos, half = p["a"] * jnp.sin(q[2]), p["b"] * jnp.cos(q[2]), p["d"] / 2
-    return jnp.stack([
-        half - y + a_sin - b_cos,
-        half - y - a_sin - b_cos,
-        half + y - a_sin - b_cos,
-        half + y + a_sin - b_cos,
-    ])
+    return corner_gaps(_guide(t, q, p)[0], q[2], p)
 
 
 def _slip(t: Array, q: Array, u: Array, p: Any) -> Array:
     u_x = -p["l1"] * jnp.sin(q[0]) * u[0] - p["l2"] * jnp.sin(q[1]) * u[1]
-    a_sin, b_cos = p["a"] * jnp.sin(q[2]), p["b"] * jnp.cos(q[2])
-    return jnp.stack([
-        u_x + u[2] * (a_sin - b_cos),
-        u_x - u[2] * (a_sin + b_cos),
-        u_x + u[2] * (a_sin + b_cos),
-        u_x - u[2] * (a_sin - b_cos),
-    ])[:, None]
+    return corner_slips(q[2], u_x, u[2], p)
