@@ -50,9 +50,9 @@ def end_state_functional(problem: ns.Problem, integrator: Any, dt: float, steps:
 
 
 def covered(integrator: Any, name: str) -> bool:
-    """What compiles slowly is left to the two oldest schemes. In closed contact the decoupled GGL scheme sits on a switch:
-    its projection sets the gap to zero, and the sign of the gap decides whether the contact is closed."""
-    if integrator in (RATTLE, MOREAU):
+    """What compiles slowly is left to the oldest schemes. In closed contact the decoupled GGL scheme sits on a switch: its
+    projection sets the gap to zero, and the sign of the gap decides whether the contact is closed."""
+    if integrator == RATTLE or (integrator == MOREAU and name == "slider_crank"):
         return True
     return name == "ball" or (name == "rolling" and integrator != DECOUPLED)
 

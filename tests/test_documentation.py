@@ -15,6 +15,7 @@ from subprocess import PIPE
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from integrators import ALL
 
 import jaxns
 from jaxns import cli
@@ -85,7 +86,7 @@ def run(*arguments: str) -> int | str | None:
 def test_list_names_all_problems_and_integrators(capsys):
     assert run("list") == 0
     output = capsys.readouterr().out
-    for name in (*jaxns.models.__all__, "Moreau", "Rattle"):
+    for name in (*jaxns.models.__all__, *(p.id for p in ALL)):
         assert f"  {name}: " in output
 
 
@@ -104,9 +105,26 @@ def test_run_writes_figure_and_trajectory(tmp_path, monkeypatch, capsys):
     assert f"{steps} of {steps} (100.0%)" in output
 
 
+def test_converge_prints_errors_and_orders(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    steps = ("--t1", "0.4", "--dts", "0.02", "0.01", "--ref", "2e-3")
+    assert run("converge", "mass-on-slope", "--integrator", "rattle:tol=1e-12", *steps, "--save", "c.npz") == 0
+    assert sorted(f.name for f in tmp_path.iterdir()) == ["c.npz", "mass_on_slope_convergence.png"]
+    with np.load(tmp_path / "c.npz") as saved:
+        np.testing.assert_array_equal(saved["dts"], [0.01, 0.02])
+        order = np.log2(saved["error_q_sum"][1] / saved["error_q_sum"][0])
+        assert order == pytest.approx(2.0, abs=0.15)
+    last = capsys.readouterr().out.split("order")[-1].split()
+    assert float(last[0]) == pytest.approx(order, abs=0.01)
+
+
 WRONG = {  # arguments, and what the message must say
     "problem": (["bouncing-bell"], "'bouncing_ball'"),
     "integrator": (["bouncing-ball", "--integrator", "ratle"], "'Rattle'"),
+    "option of an integrator": (["bouncing-ball", "--integrator", "lobatto:stage=4"], "'stages'"),
+    "value of an option": (["bouncing-ball", "--integrator", "lobatto:stages=2.5"], "must be a whole number"),
+    "impossible option": (["bouncing-ball", "--integrator", "lobatto:stages=1"], "at least 2"),
+    "truth of an option": (["bouncing-ball", "--integrator", "gglunified:velocity_only=yes"], "true or false"),
     "parameter": (["bouncing-ball", "--param", "e_n=0.3"], "'e_N'"),
     "value of a parameter": (["bouncing-ball", "--param", "e_N=much"], "'much' is not a finite number"),
     "parameter without value": (["bouncing-ball", "--param", "e_N"], "name=value"),

@@ -203,16 +203,6 @@ def test_ball_rolls_at_the_closed_form(scheme, omega):
     assert float(jnp.min(traj.q[:, 1])) >= 0.1 - 1e-9
 
 
-def test_tippedisk_agrees_with_rattle():
-    """Kinematics with a quaternion and friction with drilling, dt 1e-3."""
-    disk = ns.models.tippedisk()
-    a, b = (
-        ns.simulate(disk.system, i, disk.q0, disk.u0, dt=1e-3, num_steps=500) for i in (ns.GGLUnified(), ns.Rattle())
-    )
-    np.testing.assert_allclose(a.q[:, 2], b.q[:, 2], atol=1e-4)
-    np.testing.assert_allclose(np.linalg.norm(a.q[:, 3:], axis=1), 1.0, atol=1e-11)
-
-
 @pytest.mark.parametrize(("scheme", "order"), [(ns.GGLUnified(tol=1e-12), 2), (ns.GGLDecoupled(tol=1e-12), 1)])
 def test_order_in_persistent_contact(scheme, order):
     slope = ns.models.mass_on_slope(case=2)

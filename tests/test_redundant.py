@@ -8,11 +8,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from integrators import STEADY, rests_below_zero
+from integrators import ALPHA, STEADY, rests_below_zero
 
 import jaxns as ns
 
-INTEGRATORS = [pytest.param(replace(p.values[0], tol=1e-12), id=p.id) for p in STEADY]
+# Generalized-α is slow to compile with its rows on three levels.
+INTEGRATORS = [pytest.param(replace(p.values[0], tol=1e-12), id=p.id) for p in STEADY if p.values[0] != ALPHA]
 STEPS = 10
 
 # A block flat on four corners ---------------------------------------------------------------------------------------
