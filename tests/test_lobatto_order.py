@@ -47,6 +47,17 @@ def test_slope_order_in_persistent_contact(slope, s):
     assert float(study.order_u) == pytest.approx(2 * s - 2, abs=0.25)
 
 
+@pytest.mark.parametrize("s", STAGES)
+@pytest.mark.parametrize("quantity", ["q", "u"])
+def test_slope_order_between_neighbouring_steps(slope, s, quantity):
+    """Every step but the coarsest, which makes three steps in all, shows the order by itself, down to round-off."""
+    study = slope[1, s]
+    local, error = np.asarray(study.local_orders(quantity)), np.asarray(study.error(quantity))
+    used = local[:-1][error[:-2] > float(study.floors[quantity])]
+    assert len(used) >= 2
+    np.testing.assert_allclose(used, 2 * s - 2, rtol=0.0, atol=0.25)
+
+
 @pytest.mark.parametrize("s", [3, 4])
 @pytest.mark.parametrize("quantity", ["q", "u"])
 def test_slope_order_one_across_an_impact(slope, s, quantity):

@@ -223,19 +223,19 @@ def _study(
     counts, strides = np.array(grid.counts)[:, None], np.array(grid.ratios)[:, None] // grid.spacing
     rows = np.minimum(np.arange(max(grid.counts) + 1), counts)
     inside = jnp.asarray(np.arange(max(grid.counts) + 1) <= counts)[:, :, None]
-    exact = {name: x[: steps + 1 : grid.spacing] for name, x in _quantities(given).items()}
+    reference = {name: x[: steps + 1] for name, x in _quantities(given).items()}
     # Graphs need corners of the reference between those of the finest run.
     dense = max(k for k in range(1, 9) if grid.spacing % k == 0)
     graph_rows = np.minimum(np.arange(dense * grid.reference_rows + 1), dense * counts * strides)
-    graph = {name: x[: steps + 1 : grid.spacing // dense] for name, x in _quantities(given).items()}
     quantities = [_quantities(run) for run in runs]
     errors: dict[str, dict[str, Array]] = {name: {} for name in NORMS}
     for name in QUANTITIES:
         x = jnp.stack([run[name][index] for run, index in zip(quantities, rows, strict=True)])
-        e = jnp.where(inside & ok[:, None, None], jnp.abs(x - exact[name][rows * strides]), 0.0)
+        exact, graph = reference[name][:: grid.spacing], reference[name][:: grid.spacing // dense]
+        e = jnp.where(inside & ok[:, None, None], jnp.abs(x - exact[rows * strides]), 0.0)
         distance = jax.vmap(_hausdorff)(
             _graph(x, jnp.asarray(rows) * dts[:, None]),
-            _graph(graph[name][graph_rows], jnp.asarray(graph_rows) * (grid.spacing // dense * grid.dt_ref)),
+            _graph(graph[graph_rows], jnp.asarray(graph_rows) * (grid.spacing // dense * grid.dt_ref)),
         )
         errors["sum"][name] = jnp.where(ok, dts * jnp.sum(e, axis=(1, 2)), jnp.nan)
         errors["max"][name] = jnp.where(ok, dts * jnp.max(jnp.sum(e, axis=1), axis=1, initial=0.0), jnp.nan)
@@ -244,7 +244,7 @@ def _study(
     unit = ROUND_OFF * jnp.finfo(q0.dtype).eps
     floors = {
         name: span * (tolerance(integrator.tol, q0.dtype) + unit * jnp.mean(jnp.sum(jnp.abs(x), axis=1)))
-        for name, x in exact.items()
+        for name, x in reference.items()
     }
     return ConvergenceStudy(dts, ok, errors, floors, norm), status
 

@@ -72,6 +72,13 @@ def law_table(rows: Rows) -> LawTable:
     return LawTable(rows.n_bilateral, tuple((n, d, law or Coulomb()) for n, d, law in rows.groups))
 
 
+def with_row_of_system(stats: inclusion.Stats, rows: Array) -> inclusion.Stats:
+    """Stats whose row is one of (g, γ, N, F), for a solve whose rows stand for the rows `rows` of the system."""
+    if not rows.shape[0]:
+        return stats
+    return stats._replace(row=jnp.where(stats.row < 0, -1, rows[stats.row]))
+
+
 class Configuration(NamedTuple):
     """A system at one time and position; u only fixes shapes."""
 

@@ -16,7 +16,8 @@ from ..solve.inclusion import Problem, Scaling
 from ..solve.lanes import materialise
 from ..solve.status import Status
 from . import velocity_level
-from .base import Configuration, Directions, Step, Theta, law_table, tolerance, velocity_unit
+from .base import Configuration, Directions, Step, Theta, law_table, tolerance, velocity_unit, with_row_of_system
+from .position_level import of_position
 
 
 @dataclass(frozen=True)
@@ -85,13 +86,11 @@ class GeneralizedAlpha:
         theta = _Theta(Theta(system, t, dt, q, u, memory.P, tol), memory.past)
         end, stats = implicit.solve(coupled.problem(), theta)
         names = jnp.arange(laws.table.size)
-        position = jnp.concatenate([names[: rows.n_g], laws.table.split(names)[1]])
-        table = laws.join(Levels(position, names, names))
-        row = jnp.where(stats.row < 0, -1, table[stats.row]) if laws.size else stats.row
+        stats = with_row_of_system(stats, laws.join(Levels(of_position(rows, names), names, names)))
         # A start that found no accelerations fails the first step.
         status = jnp.maximum(stats.status, memory.start_status)
         memory = _Memory(end.past, lax.stop_gradient(end.P_levels), jnp.asarray(int(Status.OK)))
-        return Step(end.q, end.u, end.P, memory, (stats._replace(row=row, status=status),))
+        return Step(end.q, end.u, end.P, memory, (stats._replace(status=status),))
 
 
 class _Past(NamedTuple):
@@ -183,22 +182,18 @@ class _Coupled(NamedTuple):
         step = theta.step
         d = Directions.at(Configuration(step.system, step.t, step.q, step.u))
         r = self.laws.table.prox_parameters(d.G_diagonal())
-        return self.data(theta, d.M_inv, self.laws.join(Levels(self.of_position(r), r, r)))
+        return self.data(theta, d.M_inv, self.laws.join(Levels(of_position(self.rows, r), r, r)))
 
     def direct(self, theta: _Theta) -> _Data:
         step = theta.step
         return self.data(theta, dense.inverse(step.system.M(step.t, step.q)), jnp.ones_like(step.P_guess))
-
-    def of_position(self, rows: Array) -> Array:
-        """The rows (g, N) out of (g, γ, N, F)."""
-        return jnp.concatenate([rows[: self.rows.n_g], self.laws.table.split(rows)[1]])
 
     def data(self, theta: _Theta, M_inv: Array, r: Array) -> _Data:
         system, t, dt, q, u, _, tol = theta.step
         velocities = system.velocities(t, q, u)
         before, mu = velocity_level.restitution(system, self.rows, velocities)
         unit = jnp.broadcast_to(velocity_unit(velocities), velocities.shape)
-        unit_y = self.laws.join(Levels(jnp.broadcast_to(dt, self.of_position(unit).shape), unit, unit))
+        unit_y = self.laws.join(Levels(jnp.broadcast_to(dt, of_position(self.rows, unit).shape), unit, unit))
         unit_S = jnp.broadcast_to(velocity_unit(u), (q.shape[0] + u.shape[0],))
         closed = jnp.ones((self.rows.n_N,), bool)
         return _Data(Scaling(r, mu, closed, unit_S, unit_y, tol), theta, M_inv, before)
@@ -217,7 +212,7 @@ class _Coupled(NamedTuple):
         force = force / dt
         force_mean = c.mean(force, past.force, past.force_mean)
         Lambda = P - dt * c.for_velocity(past.force_mean, force_mean)
-        kappa = position - dt * self.of_position(c.for_position(past.force_mean, force_mean))  # over Δt
+        kappa = position - dt * of_position(self.rows, c.for_position(past.force_mean, force_mean))  # over Δt
         on_position = jnp.concatenate([
             kappa[:n_g],
             0.5 * Lambda[n_g : table.n_bilateral],

@@ -15,8 +15,9 @@ from ..solve import dense, implicit
 from ..solve.inclusion import Problem, Scaling
 from ..solve.lanes import materialise, total
 from . import velocity_level
-from .base import Configuration, Directions, Step, Theta, law_table, velocity_unit
+from .base import Configuration, Directions, Step, Theta, law_table, velocity_unit, with_row_of_system
 from .moreau import Moreau, midpoint
+from .position_level import of_position
 
 Level = Literal["ggl", "index3", "index2", "index1"]
 
@@ -78,9 +79,8 @@ class GGLDecoupled:
         projection = _projection(rows, _correction_laws(law_table(rows), rows.n_g))
         theta = _ThetaProjection(Theta(system, t, dt, q, u, memory, tol), free.q)
         q_end, stats = implicit.solve(projection, theta)
-        # Rows (g, N) of the projection as rows (g, γ, N, F).
-        row = jnp.where(stats.row < rows.n_g, stats.row, stats.row + rows.n_gamma)
-        return free._replace(q=q_end, solves=(*free.solves, stats._replace(row=row)))
+        stats = with_row_of_system(stats, of_position(rows, jnp.arange(law_table(rows).size)))
+        return free._replace(q=q_end, solves=(*free.solves, stats))
 
 
 class _ThetaProjection(NamedTuple):
@@ -105,7 +105,8 @@ def _projection(rows: Rows, laws: LawTable) -> Problem:
     def prepare(theta: _ThetaProjection) -> _DataProjection:
         system, t_M, q_M, u = midpoint(theta.step)
         W = materialise(system.W(t_M, q_M, u))
-        return data(theta, laws.prox_parameters(_correction_scale(W, rows, rows.n_g)))
+        # The correction moves q along B W, so its Delassus diagonal is that of WᵀW.
+        return data(theta, laws.prox_parameters(of_position(rows, total(W * W))))
 
     def direct(theta: _ThetaProjection) -> _DataProjection:
         return data(theta, jnp.ones((laws.size,), theta.q_free.dtype))
@@ -123,12 +124,6 @@ def _projection(rows: Rows, laws: LawTable) -> Problem:
         return z, _position_rows(step.system, step.t + step.dt, end(psi, data), rows.n_g) / step.dt
 
     return Problem(laws, prepare, direct, guess, equations, lambda z, psi, data: end(psi, data))
-
-
-def _correction_scale(W: Array, rows: Rows, n_g: int) -> Array:
-    """Diagonal of (∂(g, g_N)/∂q) B W, in the metric of q̇ = u."""
-    squares = total(W * W)
-    return jnp.concatenate([squares[:n_g], squares[rows.n_bilateral : rows.n_bilateral + rows.n_N]])
 
 
 @dataclass(frozen=True)
@@ -184,7 +179,7 @@ class GGLUnified:
         coupled = _Coupled(rows, level, not self.velocity_only, system.velocity_dependent_force(t, q, u))
         theta = Theta(system, t, dt, q, u, memory, tol)
         (q_end, u_end, P), stats = implicit.solve(coupled.problem(), _ThetaCoupled(theta, _active(theta, rows)))
-        return Step(q_end, u_end, P, lax.stop_gradient(P), (stats._replace(row=coupled.row(stats.row)),))
+        return Step(q_end, u_end, P, lax.stop_gradient(P), (with_row_of_system(stats, coupled.rows_of_system()),))
 
 
 class _ThetaCoupled(NamedTuple):
@@ -246,12 +241,15 @@ class _Coupled(NamedTuple):
         bilateral, normal, friction = law_table(self.rows).split(velocity)
         return jnp.concatenate([bilateral, position[: self.n_g], normal, position[self.n_g :], friction])
 
-    def row(self, row: Array) -> Array:
-        """The row (g, γ, N, F) that a row of this solve belongs to."""
+    def rows_of_system(self) -> Array:
+        """For each row of this solve, the row (g, γ, N, F) that it belongs to."""
         names = jnp.arange(law_table(self.rows).size)
-        position = jnp.concatenate([names[: self.n_g], law_table(self.rows).split(names)[1]])
-        table = self.join(names, position if self.corrected else position[: self.n_g])
-        return jnp.where(row < 0, -1, table[row]) if table.shape[0] else row
+        return self.join(names, self.of_position(names))
+
+    def of_position(self, rows: Array) -> Array:
+        """Those of the rows (g, γ, N, F) that have a Ψ."""
+        both = of_position(self.rows, rows)
+        return jnp.concatenate([both[: self.n_g], both[self.rows.n_g :] if self.corrected else both[:0]])
 
     def problem(self) -> Problem:
         return Problem(self.laws, self.prepare, self.direct, self.guess, self.equations, self.outputs)
@@ -259,8 +257,7 @@ class _Coupled(NamedTuple):
     def prepare(self, theta: _ThetaCoupled) -> _DataCoupled:
         system, t, q, u = midpoint(theta.step)
         d = Directions.at(Configuration(system, t, q, u))
-        position = _correction_scale(d.W, self.rows, self.n_g)
-        scale = self.join(d.G_diagonal(), position if self.corrected else position[: self.n_g])
+        scale = self.join(d.G_diagonal(), self.of_position(total(d.W * d.W)))
         return self.data(theta, d.M_inv, self.laws.prox_parameters(scale))
 
     def direct(self, theta: _ThetaCoupled) -> _DataCoupled:

@@ -17,7 +17,16 @@ from ..solve import dense, implicit
 from ..solve.inclusion import Problem, Scaling
 from ..solve.lanes import materialise
 from . import velocity_level
-from .base import Configuration, DirectDirections, Directions, Step, Theta, law_table, velocity_unit
+from .base import (
+    Configuration,
+    DirectDirections,
+    Directions,
+    Step,
+    Theta,
+    law_table,
+    velocity_unit,
+    with_row_of_system,
+)
 from .guesses import Memory
 from .lobatto_tableau import Tableau, lobatto
 from .position_level import by_kind, kinematic_rows
@@ -85,14 +94,14 @@ class Lobatto:
         stages = _Stages(rows, laws, lobatto(self.stages), _Unknowns.of(system, t, q, u, self.stages))
         P_stages_guess = memory.first_guess()
         first, stats_1 = implicit.solve(stages.problem(), Theta(system, t, dt, q, u, P_stages_guess, tol))
-        row = jnp.where(stats_1.row < 0, -1, jnp.asarray(stages.row_of())[stats_1.row]) if laws.size else stats_1.row
+        stats_1 = with_row_of_system(stats_1, laws.stack(jnp.tile(jnp.arange(laws.size), (self.stages - 1, 1))))
         proportional = first.P / float(1.0 - stages.tableau.b[-1])
         P_guess = memory.whole_guess(P_stages_guess, first.P_stages, proportional)
         last = velocity_level.problem(laws, _end, partial(_impact, stages))
         theta = _ThetaEnd(Theta(system, t, dt, q, u, P_guess, tol), first)
         (u_end, P), stats_2 = implicit.solve(last, theta)
         memory = memory.after(laws, (first.P_stages, P_stages_guess), (P, P_guess), proportional)
-        return Step(first.q, u_end, P, memory, (stats_1._replace(row=row), stats_2))
+        return Step(first.q, u_end, P, memory, (stats_1, stats_2))
 
 
 class _Unknowns(NamedTuple):
@@ -170,12 +179,6 @@ class _Stages(NamedTuple):
     def problem(self) -> Problem:
         laws = self.laws.repeated(self.s - 1)
         return Problem(laws, self.prepare, self.direct, self.guess, self.equations, self.outputs)
-
-    def row_of(self) -> np.ndarray:
-        """For each row of the repeated table, the row of one stage that it repeats."""
-        stages = np.tile(np.arange(self.laws.size), (self.s - 1, 1))
-        a, b = self.laws.n_bilateral, self.laws.n_bilateral + self.laws.n_N
-        return np.concatenate([stages[:, :a].ravel(), stages[:, a:b].ravel(), stages[:, b:].ravel()])
 
     def prepare(self, theta: Theta) -> _Data:
         d = Directions.at(Configuration(theta.system, theta.t, theta.q, theta.u))

@@ -24,3 +24,8 @@ def by_kind(rows: Rows, laws: LawTable, position: Array, velocity: Array) -> Arr
         jnp.broadcast_to(position, (rows.n_N,)),
         jnp.broadcast_to(velocity, (laws.n_F,)),
     ])
+
+
+def of_position(rows: Rows, values: Array) -> Array:
+    """Out of values of the rows (g, γ, N, F), those of (g, N), which exist on position level."""
+    return jnp.concatenate([values[: rows.n_g], values[rows.n_bilateral : rows.n_bilateral + rows.n_N]])
