@@ -137,6 +137,7 @@ class _Loop:
     dt: Array
 
 
+@partial(jax.jit, static_argnums=1)
 def _start(system: System, integrator: Integrator, q0: Array, u0: Array, dt: Any, t0: Any) -> _Loop:
     t0, dt = jnp.asarray(t0, q0.dtype), jnp.asarray(dt, q0.dtype)
     memory = integrator.start(system, t0, q0, u0, dt)
