@@ -19,14 +19,14 @@ import jax
 REPEATS = 5
 
 
-def measure(function: Any, *arguments: Any) -> tuple[float, float, Any]:
+def measure(function: Any, *arguments: Any, repeats: int = REPEATS) -> tuple[float, float, Any]:
     """Compile seconds (trace, lower, compile), best run seconds, result."""
     begin = time.perf_counter()
     compiled = jax.jit(function).lower(*arguments).compile()
     compile_seconds = time.perf_counter() - begin
     result = jax.block_until_ready(compiled(*arguments))
     seconds = []
-    for _ in range(REPEATS):
+    for _ in range(repeats):
         begin = time.perf_counter()
         jax.block_until_ready(compiled(*arguments))
         seconds.append(time.perf_counter() - begin)

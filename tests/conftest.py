@@ -1,10 +1,18 @@
-"""Settings of all tests: double precision, and one fixed seed."""
+"""Settings of all tests: double precision, quick compilation, and one fixed seed."""
 
 from __future__ import annotations
 
-import jax
-import numpy as np
-import pytest
+import gc
+import os
+
+# Most of the time of these tests is compilation. XLA's older emitters take half of the time of its newer ones for programs
+# of many small operations; JAX makes many long-lived objects, which a collection visits again and again.
+os.environ["XLA_FLAGS"] = f"--xla_cpu_use_fusion_emitters=false {os.environ.get('XLA_FLAGS', '')}"
+gc.set_threshold(200_000, 50, 50)
+
+import jax  # noqa: E402
+import numpy as np  # noqa: E402
+import pytest  # noqa: E402
 
 jax.config.update("jax_enable_x64", True)
 

@@ -67,6 +67,13 @@ def tolerance(tol: float | None, dtype: Any) -> float:
     return tol
 
 
+def check_solver(integrator: Any) -> None:
+    """Raise on a solver that does not exist."""
+    if integrator.solver not in inclusion.METHODS:
+        known = ", ".join(inclusion.METHODS)
+        raise ValueError(f"{type(integrator).__name__}: solver must be one of {known}; got {integrator.solver!r}.")
+
+
 def law_table(rows: Rows) -> LawTable:
     """The force laws of a system's rows; a group without a law of its own has Coulomb's."""
     return LawTable(rows.n_bilateral, tuple((n, d, law or Coulomb()) for n, d, law in rows.groups))

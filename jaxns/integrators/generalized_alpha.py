@@ -181,7 +181,8 @@ class _Coupled(NamedTuple):
     def prepare(self, theta: _Theta) -> _Data:
         step = theta.step
         d = Directions.at(Configuration(step.system, step.t, step.q, step.u))
-        r = self.laws.table.prox_parameters(d.G_diagonal())
+        mu = step.system.coefficients(self.rows, step.u.dtype)[2]
+        r = self.laws.table.prox_parameters(d.G_diagonal(), mu)
         return self.data(theta, d.M_inv, self.laws.join(Levels(of_position(self.rows, r), r, r)))
 
     def direct(self, theta: _Theta) -> _Data:
@@ -268,7 +269,7 @@ class _Start(NamedTuple):
         _, _, mu = system.coefficients(self.rows, u.dtype)
         velocities = system.velocities(t, q, u)
         unit = jnp.broadcast_to(velocity_unit(velocities), velocities.shape)
-        r = law_table(self.rows).prox_parameters(d.G_diagonal())
+        r = law_table(self.rows).prox_parameters(d.G_diagonal(), mu)
         return _StartData(Scaling(r, mu, closed, unit[:0], unit, tol), theta, d)
 
     def guess(self, data: _StartData) -> tuple[Array, Array]:

@@ -15,7 +15,7 @@ from ..solve import dense, implicit
 from ..solve.inclusion import Problem, Scaling
 from ..solve.lanes import materialise, total
 from . import velocity_level
-from .base import Configuration, Directions, Step, Theta, law_table, velocity_unit, with_row_of_system
+from .base import Configuration, Directions, Step, Theta, check_solver, law_table, velocity_unit, with_row_of_system
 from .moreau import Moreau, midpoint
 from .position_level import of_position
 
@@ -56,6 +56,7 @@ class GGLDecoupled:
 
     - tol: tolerance on gaps and constraints in metres, and on velocities relative to their size above 1 m/s;
       by default from the dtype
+    - solver: how inclusions are solved: "newton", or another method of `jaxns.solve_contacts`, to compare
 
     >>> import jaxns as ns
     >>> ball = ns.models.bouncing_ball()
@@ -65,6 +66,10 @@ class GGLDecoupled:
     """
 
     tol: float | None = None
+    solver: str = "newton"
+
+    def __post_init__(self) -> None:
+        check_solver(self)
 
     @property
     def num_solves(self) -> int:
@@ -74,11 +79,11 @@ class GGLDecoupled:
         return Moreau().start(system, t, q, u, dt)
 
     def step(self, system: System, t: Array, q: Array, u: Array, dt: Array, memory: Array, tol: Array) -> Step:
-        free = Moreau().step(system, t, q, u, dt, memory, tol)
+        free = Moreau(solver=self.solver).step(system, t, q, u, dt, memory, tol)
         rows = system.rows(t, q, u)
         projection = _projection(rows, _correction_laws(law_table(rows), rows.n_g))
         theta = _ThetaProjection(Theta(system, t, dt, q, u, memory, tol), free.q)
-        q_end, stats = implicit.solve(projection, theta)
+        q_end, stats = implicit.solve(projection.solved_by(self.solver), theta)
         stats = with_row_of_system(stats, of_position(rows, jnp.arange(law_table(rows).size)))
         return free._replace(q=q_end, solves=(*free.solves, stats))
 
@@ -99,14 +104,14 @@ def _projection(rows: Rows, laws: LawTable) -> Problem:
     def data(theta: _ThetaProjection, r: Array) -> _DataProjection:
         step = theta.step
         unit = jnp.broadcast_to(step.dt, (laws.size,))
-        mu, closed = jnp.zeros((rows.n_N,), step.q.dtype), jnp.ones((rows.n_N,), bool)
+        mu, closed = step.q[:0], jnp.ones((rows.n_N,), bool)
         return _DataProjection(Scaling(r, mu, closed, unit[:0], unit, step.tol), theta)
 
     def prepare(theta: _ThetaProjection) -> _DataProjection:
         system, t_M, q_M, u = midpoint(theta.step)
         W = materialise(system.W(t_M, q_M, u))
         # The correction moves q along B W, so its Delassus diagonal is that of WᵀW.
-        return data(theta, laws.prox_parameters(of_position(rows, total(W * W))))
+        return data(theta, laws.prox_parameters(of_position(rows, total(W * W)), q_M[:0]))
 
     def direct(theta: _ThetaProjection) -> _DataProjection:
         return data(theta, jnp.ones((laws.size,), theta.q_free.dtype))
@@ -150,6 +155,7 @@ class GGLUnified:
       g̈ = 0 alone, all at the end of the step, to compare their drift
     - tol: tolerance on gaps and constraints in metres, and on velocities relative to their size above 1 m/s;
       by default from the dtype
+    - solver: how inclusions are solved: "newton", or another method of `jaxns.solve_contacts`, to compare
 
     >>> import jaxns as ns
     >>> ball = ns.models.bouncing_ball()
@@ -161,8 +167,10 @@ class GGLUnified:
     velocity_only: bool = False
     bilateral: Level = "ggl"
     tol: float | None = None
+    solver: str = "newton"
 
     def __post_init__(self) -> None:
+        check_solver(self)
         if self.bilateral not in get_args(Level):
             raise ValueError(f"GGLUnified: bilateral must be one of {get_args(Level)}, got {self.bilateral!r}.")
 
@@ -178,7 +186,8 @@ class GGLUnified:
         level: Level = "index2" if self.velocity_only and self.bilateral == "ggl" else self.bilateral
         coupled = _Coupled(rows, level, not self.velocity_only, system.velocity_dependent_force(t, q, u))
         theta = Theta(system, t, dt, q, u, memory, tol)
-        (q_end, u_end, P), stats = implicit.solve(coupled.problem(), _ThetaCoupled(theta, _active(theta, rows)))
+        problem = coupled.problem().solved_by(self.solver)
+        (q_end, u_end, P), stats = implicit.solve(problem, _ThetaCoupled(theta, _active(theta, rows)))
         return Step(q_end, u_end, P, lax.stop_gradient(P), (with_row_of_system(stats, coupled.rows_of_system()),))
 
 
@@ -258,7 +267,8 @@ class _Coupled(NamedTuple):
         system, t, q, u = midpoint(theta.step)
         d = Directions.at(Configuration(system, t, q, u))
         scale = self.join(d.G_diagonal(), self.of_position(total(d.W * d.W)))
-        return self.data(theta, d.M_inv, self.laws.prox_parameters(scale))
+        mu = system.coefficients(self.rows, u.dtype)[2]
+        return self.data(theta, d.M_inv, self.laws.prox_parameters(scale, mu))
 
     def direct(self, theta: _ThetaCoupled) -> _DataCoupled:
         system, t, q, _ = midpoint(theta.step)
@@ -274,10 +284,8 @@ class _Coupled(NamedTuple):
         n_psi = self.laws.size - unit.shape[0]
         unit_y = self.join(unit, jnp.broadcast_to(dt, (n_psi,)))
         unit_S = jnp.broadcast_to(velocity_unit(u), (q.shape[0] + self.implicit_u * u.shape[0],))
-        if self.corrected:  # on position level the law itself tells open from closed
-            mu, closed = jnp.concatenate([mu, mu]), jnp.concatenate([theta.active, jnp.ones_like(theta.active)])
-        else:
-            closed = theta.active
+        psi = jnp.ones_like(theta.active)  # on position level the law itself tells open from closed
+        closed = jnp.concatenate([theta.active, psi]) if self.corrected else theta.active
         return _DataCoupled(Scaling(r, mu, closed, unit_S, unit_y, tol), theta, M_inv, before)
 
     def guess(self, data: _DataCoupled) -> tuple[Array, Array]:

@@ -23,6 +23,7 @@ from .base import (
     Directions,
     Step,
     Theta,
+    check_solver,
     law_table,
     velocity_unit,
     with_row_of_system,
@@ -65,6 +66,7 @@ class Lobatto:
     - stages: s ≥ 2
     - tol: tolerance on gaps and constraints in metres, and on velocities relative to their size above 1 m/s;
       by default from the dtype
+    - solver: how inclusions are solved: "newton", or another method of `jaxns.solve_contacts`, to compare
 
     >>> import jaxns as ns
     >>> slope = ns.models.mass_on_slope()
@@ -75,10 +77,12 @@ class Lobatto:
 
     stages: int = 3
     tol: float | None = None
+    solver: str = "newton"
 
     def __post_init__(self) -> None:
         if not isinstance(self.stages, (int, np.integer)) or self.stages < 2:
             raise ValueError(f"Lobatto: stages must be a whole number of at least 2, got {self.stages!r}.")
+        check_solver(self)
 
     @property
     def num_solves(self) -> int:
@@ -93,13 +97,14 @@ class Lobatto:
         laws = law_table(rows)
         stages = _Stages(rows, laws, lobatto(self.stages), _Unknowns.of(system, t, q, u, self.stages))
         P_stages_guess = memory.first_guess()
-        first, stats_1 = implicit.solve(stages.problem(), Theta(system, t, dt, q, u, P_stages_guess, tol))
+        theta = Theta(system, t, dt, q, u, P_stages_guess, tol)
+        first, stats_1 = implicit.solve(stages.problem().solved_by(self.solver), theta)
         stats_1 = with_row_of_system(stats_1, laws.stack(jnp.tile(jnp.arange(laws.size), (self.stages - 1, 1))))
         proportional = first.P / float(1.0 - stages.tableau.b[-1])
         P_guess = memory.whole_guess(P_stages_guess, first.P_stages, proportional)
         last = velocity_level.problem(laws, _end, partial(_impact, stages))
-        theta = _ThetaEnd(Theta(system, t, dt, q, u, P_guess, tol), first)
-        (u_end, P), stats_2 = implicit.solve(last, theta)
+        end = _ThetaEnd(theta._replace(P_guess=P_guess), first)
+        (u_end, P), stats_2 = implicit.solve(last.solved_by(self.solver), end)
         memory = memory.after(laws, (first.P_stages, P_stages_guess), (P, P_guess), proportional)
         return Step(first.q, u_end, P, memory, (stats_1, stats_2))
 
@@ -186,7 +191,9 @@ class _Stages(NamedTuple):
         D = self.tableau.a_hat / self.tableau.b
         share = [by_kind(self.rows, self.laws, (self.tableau.a @ D)[i, i - 1], D[i, i - 1]) for i in range(1, self.s)]
         G_diagonal = jnp.stack(share).astype(theta.q.dtype) * d.G_diagonal()
-        return self.data(theta, d, self.laws.repeated(self.s - 1).prox_parameters(self.laws.stack(G_diagonal)))
+        mu = jnp.tile(theta.system.coefficients(self.rows, theta.u.dtype)[2], self.s - 1)
+        laws = self.laws.repeated(self.s - 1)
+        return self.data(theta, d, laws.prox_parameters(self.laws.stack(G_diagonal), mu))
 
     def direct(self, theta: Theta) -> _Data:
         d = DirectDirections.at(Configuration(theta.system, theta.t, theta.q, theta.u))

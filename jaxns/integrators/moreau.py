@@ -11,7 +11,7 @@ from jax import Array, lax
 from ..model.system import Rows, System
 from ..solve import implicit
 from . import velocity_level
-from .base import Configuration, DirectDirections, Directions, Step, Theta, law_table
+from .base import Configuration, DirectDirections, Directions, Step, Theta, check_solver, law_table
 
 
 @dataclass(frozen=True)
@@ -31,9 +31,14 @@ class Moreau:
     the price of the one cheap solve. (Flores, Leine, Glocker 2010; Möller 2011, §5.1.)
 
     - tol: tolerance on the rows, relative to their size above 1 m/s; by default from the dtype
+    - solver: how inclusions are solved: "newton", or another method of `jaxns.solve_contacts`, to compare
     """
 
     tol: float | None = None
+    solver: str = "newton"
+
+    def __post_init__(self) -> None:
+        check_solver(self)
 
     @property
     def num_solves(self) -> int:
@@ -46,7 +51,7 @@ class Moreau:
         rows = system.rows(t, q, u)
         laws = law_table(rows)
         problem = velocity_level.problem(laws, midpoint, partial(_impact, rows))
-        (u_end, P), stats = implicit.solve(problem, Theta(system, t, dt, q, u, memory, tol))
+        (u_end, P), stats = implicit.solve(problem.solved_by(self.solver), Theta(system, t, dt, q, u, memory, tol))
         q_M = q + 0.5 * dt * system.q_dot(t, q, u)
         q_end = q_M + 0.5 * dt * system.q_dot(t + 0.5 * dt, q_M, u_end)
         return Step(q_end, u_end, P, lax.stop_gradient(P), (stats,))

@@ -16,7 +16,7 @@ from ..solve import implicit
 from ..solve.inclusion import Problem, Scaling
 from ..solve.lanes import materialise
 from . import velocity_level
-from .base import Configuration, DirectDirections, Directions, Step, Theta, law_table, velocity_unit
+from .base import Configuration, DirectDirections, Directions, Step, Theta, check_solver, law_table, velocity_unit
 from .guesses import Memory
 from .position_level import by_kind, kinematic_rows
 
@@ -47,9 +47,14 @@ class Rattle:
 
     - tol: tolerance on gaps and constraints in metres, and on velocities relative to their size above 1 m/s;
       by default from the dtype
+    - solver: how inclusions are solved: "newton", or another method of `jaxns.solve_contacts`, to compare
     """
 
     tol: float | None = None
+    solver: str = "newton"
+
+    def __post_init__(self) -> None:
+        check_solver(self)
 
     @property
     def num_solves(self) -> int:
@@ -64,11 +69,12 @@ class Rattle:
         laws = law_table(rows)
         stage_1 = _stage_1(rows, laws, system, t, q, u)
         P1_guess = memory.first_guess()
-        first, stats_1 = implicit.solve(stage_1, Theta(system, t, dt, q, u, P1_guess, tol))
+        first, stats_1 = implicit.solve(stage_1.solved_by(self.solver), Theta(system, t, dt, q, u, P1_guess, tol))
         proportional = 2.0 * first.P
         P_guess = memory.whole_guess(P1_guess, first.P, proportional)
         stage_2 = velocity_level.problem(laws, _end, partial(_impact, rows))
-        (u_end, P), stats_2 = implicit.solve(stage_2, _Theta2(system, t + dt, dt, first, P_guess, tol))
+        theta_2 = _Theta2(system, t + dt, dt, first, P_guess, tol)
+        (u_end, P), stats_2 = implicit.solve(stage_2.solved_by(self.solver), theta_2)
         memory = memory.after(laws, (first.P, P1_guess), (P, P_guess), proportional)
         return Step(first.q, u_end, P, memory, (stats_1, stats_2))
 
@@ -111,7 +117,8 @@ def _stage_1(rows: Rows, laws: LawTable, system: System, t: Array, q: Array, u: 
 
     def prepare(theta: Theta) -> _Data1:
         d = Directions.at(Configuration(theta.system, theta.t, theta.q, theta.u))
-        return data(theta, d, laws.prox_parameters(d.G_diagonal()))
+        mu = theta.system.coefficients(rows, theta.u.dtype)[2]
+        return data(theta, d, laws.prox_parameters(d.G_diagonal(), mu))
 
     def direct(theta: Theta) -> _Data1:
         d = DirectDirections.at(Configuration(theta.system, theta.t, theta.q, theta.u))

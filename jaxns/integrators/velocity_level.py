@@ -29,7 +29,7 @@ class Impact(NamedTuple):
 
     u_free: Array  # (nu,) velocity at P = 0
     before: Array  # (n,) the terms (0, 0, e_N ġ_N⁻, e_F γ_F⁻) of ξ
-    mu: Array  # (n_N,)
+    mu: Array  # (n_F,)
     closed: Array  # (n_N,) bool
     P_guess: Array  # (n,)
     tol: Array
@@ -79,7 +79,7 @@ def problem(
         i = impact(theta, d)
         c = system.velocities(t, q, i.u_free) + i.before
         return _Matrices(
-            _scaling(laws.prox_parameters(d.G_diagonal()), c, i), dense.matmul(d.W.T, d.M_inv_W), c, d.M_inv_W, i
+            _scaling(laws.prox_parameters(d.G_diagonal(), i.mu), c, i), dense.matmul(d.W.T, d.M_inv_W), c, d.M_inv_W, i
         )
 
     def direct(theta: Any) -> _Direct:
@@ -96,7 +96,7 @@ def _scaling(r: Array, c: Array, impact: Impact) -> Scaling:
 
 
 def restitution(system: System, rows: Rows, velocities: Array) -> tuple[Array, Array]:
-    """The terms (0, 0, e_N ġ_N⁻, e_F γ_F⁻) of ξ from the pre-impact rows (ġ, γ, ġ_N, γ_F), and mu (n_N,)."""
+    """The terms (0, 0, e_N ġ_N⁻, e_F γ_F⁻) of ξ from the pre-impact rows (ġ, γ, ġ_N, γ_F), and mu (n_F,)."""
     e_N, e_F, mu = system.coefficients(rows, velocities.dtype)
     factors = jnp.concatenate([jnp.zeros((rows.n_bilateral,), velocities.dtype), e_N, e_F])
     return factors * velocities, mu

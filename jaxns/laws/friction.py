@@ -1,26 +1,177 @@
-"""Friction laws: the set C_F(P_N) of admissible friction percussions of one contact."""
+"""Friction laws: the set C_F(P_N) of admissible friction percussions of one contact.
+
+Every set is scaled by the normal percussion and by friction coefficients μ_k, one for each friction row: they are its
+semi-axes in units of P_N. Arrays are (d, *lanes); the reservoir max(P_N, 0) is (*lanes).
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar, Literal, get_args
 
+import jax.numpy as jnp
 from jax import Array
 
-from .sets import project_ball
+from . import sets
 
 
 @dataclass(frozen=True)
-class Coulomb:
+class FrictionLaw:
+    """A law ξ_F ∈ N_{C_F}(−P_F). A law of one's own defines `project` and, if Newton's method is to start from an unloaded
+    contact, `sliding`."""
+
+    isotropic: ClassVar[bool] = False  # whether all rows of a contact share one μ
+    unilateral: ClassVar[bool] = False  # whether C_F is the half-line R−, whatever μ and P_N
+
+    def project(self, x: Array, mu: Array, reservoir: Array) -> Array:
+        """Nearest point of C_F."""
+        raise NotImplementedError
+
+    def sliding(self, xi: Array, mu: Array, reservoir: Array) -> Array:
+        """The point of C_F with the outward normal ξ: −P_F of a contact that slides with ξ."""
+        return self.project(1e9 * xi, mu, reservoir)
+
+    def residual(self, xi: Array, P: Array, mu: Array, reservoir: Array) -> Array:
+        """P + prox_C(ξ − P): zero exactly where the law holds."""
+        return P + self.project(xi - P, mu, reservoir)
+
+    def weights(self, mu: Array) -> Array:
+        """Relative step sizes r_k of the rows for which `residual` is well scaled."""
+        return jnp.ones_like(mu)
+
+
+@dataclass(frozen=True)
+class Coulomb(FrictionLaw):
     """Isotropic Coulomb friction: C_F = ball of radius μ P_N, in one, two or three dimensions.
 
     One dimension is planar friction, two is spatial friction, and three, with a drilling velocity scaled by the
     effective contact radius as third component, approximates Coulomb–Contensou friction.
 
     >>> import jax.numpy as jnp
-    >>> Coulomb().project(jnp.array([2.0]), jnp.array(0.5)).tolist()
+    >>> Coulomb().project(jnp.array([2.0]), jnp.array([0.5]), jnp.array(1.0)).tolist()
     [0.5]
     """
 
-    def project(self, x: Array, reservoir: Array) -> Array:
-        """Projection onto C_F; x is (d, *lanes), reservoir = μ max(P_N, 0) is (*lanes)."""
-        return project_ball(x, reservoir)
+    isotropic: ClassVar[bool] = True
+
+    def project(self, x: Array, mu: Array, reservoir: Array) -> Array:
+        return sets.project_ball(x, mu[0] * reservoir)
+
+
+@dataclass(frozen=True)
+class AnisotropicCoulomb(FrictionLaw):
+    """Coulomb friction with one coefficient for each direction: C_F = ellipsoid with the semi-axes μ_k P_N.
+
+    `Contacts` takes `mu` as an array (n, d), or as a function of the parameters that returns one.
+
+    - transformed: solve in variables in which the ellipsoid is a ball (Möller 2011, eq. 2.52), so that no projection needs
+      an iteration. The solution is the same.
+
+    >>> import jax.numpy as jnp
+    >>> law = AnisotropicCoulomb()
+    >>> law.project(jnp.array([2.0, 0.0]), jnp.array([0.5, 0.1]), jnp.array(1.0)).tolist()
+    [0.5, 0.0]
+    """
+
+    transformed: bool = True
+
+    def project(self, x: Array, mu: Array, reservoir: Array) -> Array:
+        # An empty reservoir keeps the slope of the percussion of sliding, as a ball of radius zero does.
+        loaded = reservoir > 0.0
+        nearest = sets.project_ellipsoid(x, mu * jnp.where(loaded, reservoir, 1.0))
+        return jnp.where(loaded, nearest, self.sliding(x, mu, reservoir))
+
+    def sliding(self, xi: Array, mu: Array, reservoir: Array) -> Array:
+        return reservoir * sets.ellipsoid_direction(xi, mu)
+
+    def residual(self, xi: Array, P: Array, mu: Array, reservoir: Array) -> Array:
+        if not self.transformed:
+            return super().residual(xi, P, mu, reservoir)
+        # In P/a and aξ, with a_k = μ_k / max μ, the set is a ball.
+        largest = jnp.max(mu, axis=0)
+        a = jnp.where(mu > 0.0, mu / jnp.where(largest > 0.0, largest, 1.0), 1.0)
+        point = jnp.where(mu > 0.0, a * xi - P / a, 0.0)
+        return P + jnp.where(mu > 0.0, a * sets.project_ball(point, largest * reservoir), 0.0)
+
+    def weights(self, mu: Array) -> Array:
+        if not self.transformed:
+            return jnp.ones_like(mu)
+        largest = jnp.max(mu, axis=0)
+        return jnp.where(mu > 0.0, (mu / jnp.where(largest > 0.0, largest, 1.0)) ** 2, 1.0)
+
+
+Shape = Literal["exact", "ellipsoid", "cylinder", "sphere"]
+
+
+@dataclass(frozen=True)
+class Contensou(FrictionLaw):
+    """Coulomb–Contensou friction: sliding and drilling of a small round contact share one set of percussions.
+
+    The slip of a contact is (two sliding velocities, drilling velocity), and its percussion (two forces, torque), each
+    times time. `mu` is (n, 3): (μ, μ, μ R̄), with R̄ = 3πR/16 for the contact radius R under Hertz pressure. As a function of
+    the parameters, `mu=lambda p: p["mu"] * jnp.stack([1.0, 1.0, p["R_bar"]])[None]`, it makes both differentiable.
+
+    - shape: "exact" is the set B_F of Hertz pressure; "ellipsoid" E_F and "cylinder" Z_F are its usual approximations (the
+      cylinder leaves sliding and drilling uncoupled); "sphere" S_F is the ellipsoid solved in variables in which it is a
+      ball, which costs least (Möller 2011, §3.8 and eq. 2.52)
+
+    >>> import jax.numpy as jnp
+    >>> x, mu = jnp.array([0.9, 0.0, 0.9]), jnp.ones(3)
+    >>> for shape in ("exact", "ellipsoid", "cylinder"):
+    ...     print(shape, [round(float(v), 3) for v in Contensou(shape).project(x, mu, jnp.array(1.0))])
+    exact [0.66, 0.0, 0.672]
+    ellipsoid [0.707, 0.0, 0.707]
+    cylinder [0.9, 0.0, 0.9]
+    """
+
+    shape: Shape = "exact"
+
+    def __post_init__(self) -> None:
+        if self.shape not in get_args(Shape):
+            raise ValueError(f"Contensou: shape must be one of {get_args(Shape)}, got {self.shape!r}.")
+
+    @property
+    def _ellipsoid(self) -> AnisotropicCoulomb:
+        return AnisotropicCoulomb(transformed=self.shape == "sphere")
+
+    def project(self, x: Array, mu: Array, reservoir: Array) -> Array:
+        if self.shape == "cylinder":
+            return sets.project_cylinder(x, mu[0] * reservoir, mu[2] * reservoir)
+        if self.shape != "exact":
+            return self._ellipsoid.project(x, mu, reservoir)
+        loaded = reservoir > 0.0
+        supply = jnp.where(loaded, reservoir, 1.0)
+        nearest = sets.project_contensou(x, mu[0] * supply, mu[2] * supply)
+        return jnp.where(loaded, nearest, self.sliding(x, mu, reservoir))
+
+    def sliding(self, xi: Array, mu: Array, reservoir: Array) -> Array:
+        if self.shape == "cylinder":
+            return super().sliding(xi, mu, reservoir)
+        if self.shape != "exact":
+            return self._ellipsoid.sliding(xi, mu, reservoir)
+        return reservoir * sets.contensou_direction(xi, mu[0], mu[2])
+
+    def residual(self, xi: Array, P: Array, mu: Array, reservoir: Array) -> Array:
+        if self.shape == "sphere":
+            return self._ellipsoid.residual(xi, P, mu, reservoir)
+        return super().residual(xi, P, mu, reservoir)
+
+    def weights(self, mu: Array) -> Array:
+        return self._ellipsoid.weights(mu)
+
+
+@dataclass(frozen=True)
+class SpragClutch(FrictionLaw):
+    """A freewheel: 0 ≤ ξ ⊥ P ≥ 0 on velocity level, for slips that may only be positive.
+
+    It needs no gap: `Contacts(None, slip, law=SpragClutch())`. Its percussion stands in `P_F`. (Möller 2011, §3.5.)
+
+    >>> import jax.numpy as jnp
+    >>> SpragClutch().project(jnp.array([2.0]), jnp.zeros(1), jnp.zeros(())).tolist()
+    [0.0]
+    """
+
+    unilateral: ClassVar[bool] = True
+
+    def project(self, x: Array, mu: Array, reservoir: Array) -> Array:
+        return sets.project_nonpositive(x)

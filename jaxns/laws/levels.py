@@ -9,9 +9,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from .table import LawTable
-
-_FAR = 1e9  # a point this far out in the direction of sliding projects to the sliding force
+from .table import FrictionLaw, LawTable
 
 
 class Levels(NamedTuple):
@@ -43,8 +41,23 @@ class LevelTable:
         return self.n_g + 2 * self.table.n_bilateral
 
     @property
+    def n_N(self) -> int:
+        """Normal rows of all levels."""
+        return 3 * self.table.n_N
+
+    @property
     def size(self) -> int:
         return self.n_g + self.table.n_N + 2 * self.table.size
+
+    def blocks(self) -> list[tuple[slice, slice, int, FrictionLaw]]:
+        """For each group on velocity and on acceleration level: its normals and its friction rows, d and law."""
+
+        def shift(part: slice, by: int) -> slice:
+            return slice(part.start + by, part.stop + by)
+
+        n_N, n_F = self.table.n_N, self.table.n_F
+        levels = ((n_N, 0), (2 * n_N, n_F))
+        return [(shift(c, a), shift(r, b), d, law) for a, b in levels for c, r, d, law in self.table.blocks()]
 
     def split(self, rows: Array) -> Levels:
         n_b, n_N, n_F = self.table.n_bilateral, self.table.n_N, self.table.n_F
@@ -63,40 +76,40 @@ class LevelTable:
         return jnp.concatenate([b0, b1, b2, N0, N1, N2, F1, F2])
 
     def scale_mu(self, mu: Array, r: Array) -> Array:
-        """Friction coefficients between scaled percussions, for velocity and acceleration level (2 n_N,)."""
+        """Friction coefficients between scaled percussions, for velocity and acceleration level (2 n_F,)."""
         levels = self.split(r)
         return jnp.concatenate([self.table.scale_mu(mu, r) for r in levels[1:]])
 
     def residual(self, y: Array, P: Array, mu: Array, closed: Array) -> Array:
         """Row by row zero exactly where the laws hold; arrays carry any number of trailing lane axes."""
         y_at, P_at = self.split(y), self.split(P)
-        n_g, n_N = self.n_g, self.table.n_N
+        n_g, n_F = self.n_g, self.table.n_F
         y_N, P_N = y_at.position[n_g:], P_at.position[n_g:]
         touching = closed & (y_N - P_N <= 0.0)
         position = jnp.concatenate([y_at.position[:n_g], jnp.where(touching, y_N, P_N)])
-        velocity = self.table.residual(y_at.velocity, P_at.velocity, mu[:n_N], touching)
+        velocity = self.table.residual(y_at.velocity, P_at.velocity, mu[:n_F], touching)
         staying = touching & (self.table.split(y_at.velocity - P_at.velocity)[1] <= 0.0)
-        acceleration = self.table.residual(y_at.acceleration, P_at.acceleration, mu[n_N:], staying)
+        acceleration = self.table.residual(y_at.acceleration, P_at.acceleration, mu[n_F:], staying)
         sliding = self._sliding(y_at, P_at, mu, staying)
         return self.join(Levels(position, velocity, jnp.where(sliding.here, sliding.residual, acceleration)))
 
     def _sliding(self, y: Levels, P: Levels, mu: Array, staying: Array) -> _Sliding:
         """Rows of acceleration level that are friction of sliding contacts, and their residual."""
-        n_N = self.table.n_N
+        n_F = self.table.n_F
         _, _, y_F = self.table.split(y.velocity)
         _, v_N, v_F = self.table.split(P.velocity)
         head, a_N, a_F = self.table.split(P.acceleration)
         here = [jnp.zeros(head.shape, bool), jnp.zeros(a_N.shape, bool)]
         residual = [head, a_N]
-        grip, supply = mu[:n_N] * jnp.maximum(v_N, 0.0), mu[n_N:] * jnp.where(staying, jnp.maximum(a_N, 0.0), 0.0)
+        grip, supply = jnp.maximum(v_N, 0.0), jnp.where(staying, jnp.maximum(a_N, 0.0), 0.0)
         for contacts, rows, d, law in self.table.blocks():
             if d == 0:
                 continue
-            shape = (-1, d, *y_F.shape[1:])
-            y_k, v_k, a_k = (x[rows].reshape(shape) for x in (y_F, v_F, a_F))
-            inside = jax.vmap(law.project)(y_k - v_k, grip[contacts]) == y_k - v_k
+            kinds = (y_F, v_F, a_F, mu[:n_F], mu[n_F:])
+            y_k, v_k, a_k, mu_v, mu_a = (x[rows].reshape(-1, d, *x.shape[1:]) for x in kinds)
+            inside = jax.vmap(law.project)(y_k - v_k, mu_v, grip[contacts]) == y_k - v_k
             slips = jnp.broadcast_to(~jnp.all(inside, axis=1, keepdims=True), y_k.shape)
-            force = a_k + jax.vmap(law.project)(_FAR * y_k, supply[contacts])
+            force = a_k + jax.vmap(law.sliding)(y_k, mu_a, supply[contacts])
             here.append(slips.reshape(y_F[rows].shape))
             residual.append(force.reshape(y_F[rows].shape))
         return _Sliding(jnp.concatenate(here), jnp.concatenate(residual))

@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
 
 import jax
 import jax.numpy as jnp
 from jax import Array
 
-
-class FrictionLaw(Protocol):
-    """A friction law, as set C_F scaled by the reservoir μ P_N."""
-
-    def project(self, x: Array, reservoir: Array) -> Array: ...
+from .friction import FrictionLaw
 
 
 @dataclass(frozen=True)
@@ -71,7 +66,7 @@ class LawTable:
         """P + prox_C(y − P), row by row; zero exactly where y_i ∈ N_{C_i}(−P_i).
 
         Where a law is piecewise smooth, the derivative is that of the piece in force. Contacts that are not `closed`
-        have the law P = 0.
+        have the law P = 0. Friction coefficients mu are (n_F,), closed is (n_N,).
         """
         y_b, y_N, y_F = self.split(y)
         _, P_N, P_F = self.split(P)
@@ -80,36 +75,33 @@ class LawTable:
         # max(P_N, 0), but with the slope of a loaded contact as soon as the normal law acts: from P_N = 0 Newton's method
         # then meets the contact with its friction, not without.
         loaded = closed & ((P_N > 0.0) | acts)
-        supply = mu * jnp.where(loaded, P_N - jax.lax.stop_gradient(jnp.minimum(P_N, 0.0)), 0.0)
+        supply = jnp.where(loaded, P_N - jax.lax.stop_gradient(jnp.minimum(P_N, 0.0)), 0.0)
         for contacts, rows, d, law in self.blocks():
             if d == 0:
                 continue
-            shape = (-1, d, *y.shape[1:])
-            y_k, P_k = y_F[rows].reshape(shape), P_F[rows].reshape(shape)
-            projected = jax.vmap(law.project)(y_k - P_k, supply[contacts])
-            parts.append((P_k + projected).reshape(P_F[rows].shape))
+            y_k, P_k, mu_k = (x[rows].reshape(-1, d, *x.shape[1:]) for x in (y_F, P_F, mu))
+            parts.append(jax.vmap(law.residual)(y_k, P_k, mu_k, supply[contacts]).reshape(P_F[rows].shape))
         return jnp.concatenate(parts)
 
-    def prox_parameters(self, G_diagonal: Array) -> Array:
-        """r_k = 1/G_kk; the friction rows of one contact share the smallest of theirs, so that its set keeps its shape."""
+    def prox_parameters(self, G_diagonal: Array, mu: Array) -> Array:
+        """r_k = 1/G_kk; the friction rows of one contact share one value, up to the weights w_k of its law,
+        r_k = w_k / max_j(w_j G_jj), so that its set keeps the shape that the law projects onto."""
         safe = jnp.where(G_diagonal > 0.0, G_diagonal, 1.0)
         _, _, G_F = self.split(safe)
         parts = [safe[: self.n_bilateral + self.n_N]]
-        for _, rows, d, _ in self.blocks():
+        for _, rows, d, law in self.blocks():
             if d == 0:
                 continue
-            block = G_F[rows].reshape(-1, d, *safe.shape[1:])
-            parts.append(jnp.broadcast_to(jnp.max(block, axis=1, keepdims=True), block.shape).reshape(G_F[rows].shape))
+            block, mu_k = (x[rows].reshape(-1, d, *x.shape[1:]) for x in (G_F, mu))
+            weights = jax.vmap(law.weights)(mu_k)
+            parts.append((jnp.max(weights * block, axis=1, keepdims=True) / weights).reshape(G_F[rows].shape))
         return 1.0 / jnp.concatenate(parts)
 
     def scale_mu(self, mu: Array, r: Array) -> Array:
         """Friction coefficients between scaled percussions P̂ = P/√r: ‖P_F‖ ≤ μ P_N reads ‖P̂_F‖ ≤ μ √(r_N/r_F) P̂_N."""
         _, r_N, r_F = self.split(r)
-        scaled = []
-        for contacts, rows, d, _ in self.blocks():
-            ratio = r_N[contacts] / r_F[rows].reshape(-1, d, *r.shape[1:])[:, 0] if d else 1.0
-            scaled.append(mu[contacts] * jnp.sqrt(ratio))
-        return jnp.concatenate(scaled) if scaled else mu
+        normal = [jnp.repeat(r_N[contacts], d, axis=0) for contacts, _, d, _ in self.blocks() if d]
+        return mu * jnp.sqrt(jnp.concatenate(normal) / r_F) if normal else mu
 
     def contact_matrix(self, P_F: Array) -> Array:
         """Friction rows (n_F,) as one row per contact (n_N, d), zero-padded to the largest d of all groups."""

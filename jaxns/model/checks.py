@@ -60,12 +60,15 @@ def check_shapes(system: System, q0: Array, u0: Array) -> None:
     if system.velocity_constraint is not None:
         _expect("velocity_constraint (t, q, u, p)", system.velocity_constraint, (t, q0, u0, p), (None,))
     for i, group in enumerate(system.contacts):
-        (n,) = _expect(f"gap of contact group {i} (t, q, p)", group.gap, (t, q0, p), (None,))
+        n: int | None = None
+        d = 0
+        if group.gap is not None:
+            (n,) = _expect(f"gap of contact group {i} (t, q, p)", group.gap, (t, q0, p), (None,))
         if group.slip is not None:
-            _, d = _expect(f"slip of contact group {i} (t, q, u, p)", group.slip, (t, q0, u0, p), (n, None))
+            n, d = _expect(f"slip of contact group {i} (t, q, u, p)", group.slip, (t, q0, u0, p), (n, None))
             if not 1 <= d <= 3:
                 raise ValueError(f"slip of contact group {i} has {d} components per contact; 1, 2 or 3 are possible.")
-        group.check_coefficients(p, n)
+        group.check_coefficients(p, n or 0, d)
 
 
 def _expect(name: str, function: Any, arguments: tuple[Any, ...], shape: tuple[int | None, ...]) -> tuple[int, ...]:

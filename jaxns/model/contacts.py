@@ -20,7 +20,7 @@ class Contacts:
 
     Main arguments:
 
-    - gap: `(t, q, p) -> (n,)`, the distances g_N ≥ 0
+    - gap: `(t, q, p) -> (n,)`, the distances g_N ≥ 0; None for laws on velocity level alone, such as `jaxns.SpragClutch`
     - slip: `(t, q, u, p) -> (n, d)`, the tangential velocities γ_F, affine in u, with d = 1, 2 or 3;
       None for frictionless contacts
 
@@ -30,14 +30,15 @@ class Contacts:
     - mu: friction coefficient ≥ 0
     - law: the set of admissible friction percussions; by default `jaxns.Coulomb()`
 
-    Each coefficient is a number, an array (n,), or a function of the parameter pytree.
+    Each coefficient is a number, an array (n,), or a function of the parameter pytree. Laws that have several friction
+    coefficients per contact take `mu` as (n, d), one for each component of the slip.
 
     >>> floor = Contacts(lambda t, q, p: q[1:2] - p["R"], e_N=lambda p: p["e_N"])
     """
 
     def __init__(
         self,
-        gap: Callable[..., Array],
+        gap: Callable[..., Array] | None,
         slip: Callable[..., Array] | None = None,
         *,
         e_N: Coefficient = 0.0,
@@ -45,31 +46,62 @@ class Contacts:
         mu: Coefficient = 0.0,
         law: Any = None,
     ):
-        if not callable(gap):
-            raise TypeError(f"Contacts: gap must be a function (t, q, p) -> (n,), got {type(gap).__name__}.")
+        if gap is None and slip is None:
+            raise TypeError("Contacts: without a gap there must be a slip function (t, q, u, p) -> (n, d).")
+        if gap is not None and not callable(gap):
+            raise TypeError(f"Contacts: gap must be a function (t, q, p) -> (n,) or None, got {type(gap).__name__}.")
         if slip is not None and not callable(slip):
             raise TypeError(f"Contacts: slip must be a function (t, q, u, p) -> (n, d) or None, got {slip!r}.")
         self.gap, self.slip, self.law = gap, slip, law
         self.e_N, self.e_F, self.mu = (c if callable(c) else as_float_leaves(c) for c in (e_N, e_F, mu))
 
     def coefficient(self, name: str, params: Any, n: int, dtype: Any) -> Array:
-        """`e_N`, `e_F` or `mu` as an array (n,)."""
-        given = getattr(self, name)
-        value = jnp.asarray(given(params) if callable(given) else given)
+        """`e_N` or `e_F` as an array (n,)."""
+        value = self._value(name, params)
         if value.shape not in ((), (n,)):
             raise ValueError(
                 f"Contacts: {name} must be a number or have shape ({n},), one entry for each contact of "
-                f"`{_name(self.gap)}`; got shape {value.shape}."
+                f"`{self.name}`; got shape {value.shape}."
             )
         return jnp.broadcast_to(value, (n,)).astype(jnp.result_type(value, dtype))
 
-    def check_coefficients(self, params: Any, n: int) -> None:
+    def friction_coefficients(self, params: Any, n: int, d: int, dtype: Any) -> Array:
+        """`mu` with one entry for each friction row (n·d,)."""
+        value = self._value("mu", params)
+        if value.shape not in ((), (n,), (n, d)):
+            raise ValueError(
+                f"Contacts: mu must be a number or have shape ({n},) or ({n}, {d}), one entry for each contact of "
+                f"`{self.name}` or for each component of its slip; got shape {value.shape}."
+            )
+        if value.ndim == 2 and d > 1 and (self.law is None or self.law.isotropic):
+            raise ValueError(
+                f"Contacts `{self.name}`: isotropic Coulomb friction has one coefficient for each contact, got mu of shape "
+                f"{value.shape}; use law=jaxns.AnisotropicCoulomb() or jaxns.Contensou()."
+            )
+        value = value if value.ndim == 2 else jnp.broadcast_to(value, (n,))[:, None]
+        return jnp.broadcast_to(value, (n, d)).reshape(-1).astype(jnp.result_type(value, dtype))
+
+    def _value(self, name: str, params: Any) -> Array:
+        given = getattr(self, name)
+        return jnp.asarray(given(params) if callable(given) else given)
+
+    def check_coefficients(self, params: Any, n: int, d: int) -> None:
         """Raise on coefficients outside their range, as far as their values are known."""
-        for name, low, high in (("e_N", 0.0, 1.0), ("e_F", 0.0, 1.0), ("mu", 0.0, float("inf"))):
-            value = self.coefficient(name, params, n, float)
-            if is_concrete(value) and not bool(jnp.all((value >= low) & (value <= high))):
+        values = {name: self.coefficient(name, params, n, float) for name in ("e_N", "e_F")}
+        values["mu"] = (
+            self.friction_coefficients(params, n, d, float) if d else self.coefficient("mu", params, n, float)
+        )
+        for name, value in values.items():
+            high = float("inf") if name == "mu" else 1.0
+            if is_concrete(value) and not bool(jnp.all((value >= 0.0) & (value <= high))):
                 allowed = "at least 0" if name == "mu" else "in [0, 1]"
-                raise ValueError(f"Contacts `{_name(self.gap)}`: {name} must be {allowed}, got {value}.")
+                raise ValueError(f"Contacts `{self.name}`: {name} must be {allowed}, got {value}.")
+
+    @property
+    def name(self) -> str:
+        """The name of the user's function."""
+        function = self.gap or self.slip
+        return getattr(function, "__name__", repr(function))
 
     def tree_flatten(self) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
         coefficients = (self.e_N, self.e_F, self.mu)
@@ -83,7 +115,3 @@ class Contacts:
         self.gap, self.slip, self.law, functions = static
         self.e_N, self.e_F, self.mu = (leaf if f is None else f for leaf, f in zip(leaves, functions, strict=True))
         return self
-
-
-def _name(function: Callable[..., Any]) -> str:
-    return getattr(function, "__name__", repr(function))

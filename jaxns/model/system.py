@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -126,7 +127,7 @@ class System:
 
     def g_N(self, t: Array, q: Array) -> Array:
         """Gaps of all contacts (n_N,)."""
-        return _concatenate([c.gap(t, q, self.params) for c in self.contacts], q.dtype)
+        return _concatenate([self._gap(c, t, q) for c in self.contacts], q.dtype)
 
     def g_dot(self, t: Array, q: Array, u: Array) -> Array:
         """ġ = (∂g/∂q) q̇ + ∂g/∂t (n_g,)."""
@@ -159,6 +160,13 @@ class System:
     def W(self, t: Array, q: Array, u: Array) -> Array:
         """Generalized force directions (nu, n) of all rows; u only fixes the shape, as the rows are affine in it."""
         return jax.jacfwd(lambda u: self.velocities(t, q, u))(u).T
+
+    def _gap(self, contacts: Contacts, t: Array, q: Array) -> Array:
+        """Gaps of one group; contacts without a gap function are always closed."""
+        if contacts.gap is not None:
+            return contacts.gap(t, q, self.params)
+        u = jax.ShapeDtypeStruct(jax.eval_shape(self.M, t, q).shape[:1], q.dtype)
+        return jnp.zeros(jax.eval_shape(contacts.slip, t, q, u, self.params).shape[:1], q.dtype)  # type: ignore[arg-type]
 
     def _rate(self, function: Callable[..., Any], t: Array, q: Array, u: Array) -> Any:
         t = jnp.asarray(t, q.dtype)
@@ -227,18 +235,18 @@ class System:
 
         groups = []
         for c in self.contacts:
-            n = count(c.gap, t, q, self.params)
+            n = count(partial(self._gap, c), t, q)
             d = 0 if c.slip is None else jax.eval_shape(c.slip, t, q, u, self.params).shape[1]
             groups.append((n, d, c.law))
         return Rows(count(self.g, t, q), count(self.gamma, t, q, u), tuple(groups))
 
     def coefficients(self, rows: Rows, dtype: Any) -> tuple[Array, Array, Array]:
-        """e_N (n_N,), e_F (n_F,) with one entry per friction row, and mu (n_N,)."""
+        """e_N (n_N,), e_F (n_F,) and mu (n_F,) with one entry per friction row."""
         e_N, e_F, mu = [], [], []
         for c, (n, d, _) in zip(self.contacts, rows.groups, strict=True):
             e_N.append(c.coefficient("e_N", self.params, n, dtype))
             e_F.append(jnp.repeat(c.coefficient("e_F", self.params, n, dtype), d))
-            mu.append(c.coefficient("mu", self.params, n, dtype))
+            mu.append(c.friction_coefficients(self.params, n, d, dtype))
         return _concatenate(e_N, dtype), _concatenate(e_F, dtype), _concatenate(mu, dtype)
 
     def tree_flatten(self) -> tuple[tuple[Any, ...], tuple[Any, ...]]:

@@ -7,6 +7,7 @@ from typing import Any
 import jax.numpy as jnp
 from jax import Array
 
+from ..laws.friction import FrictionLaw
 from ..model.contacts import Contacts
 from ..model.rotation import quaternion_rate, rotation_matrix
 from ..model.system import Problem, System
@@ -26,17 +27,19 @@ def tippedisk(
     Theta_z: float = 4.7072e-4,
     R: float = 1e-3,
     gravity: float = 9.81,
+    law: FrictionLaw | None = None,
 ) -> Problem:
     """Tippedisk with unit quaternion, q = (r_OS, p), u = (v_S, ω in the body basis) (Breuling et al. 2024, §5.4).
 
-    Friction is a ball in (sliding, sliding, drilling velocity × 3πR/16). The disk spins at 60 rad/s about an in-plane axis
+    Friction is a ball in (sliding, sliding, drilling velocity × 3πR/16), or another `law` such as
+    `jaxns.Contensou("exact")` in the same variables. The disk spins at 60 rad/s about an in-plane axis
     with its centre of mass low, at r − e, and inverts within about a second (centre of mass at r + e).
     """
     params = dict(
         mu=mu, e_N=e_N, e_F=e_F, m=m, r=r, a=a, b=b, Theta_x=Theta_x, Theta_y=Theta_y, Theta_z=Theta_z, R=R,
         gravity=gravity,
     )  # fmt: skip
-    rim = Contacts(_gap, _slip, **FRICTIONAL)
+    rim = Contacts(_gap, _slip, law=law, **FRICTIONAL)
     system = System(params, _mass, potential=_potential, force=_gyroscopic, kinematics=_kinematics, contacts=rim)
     height = r - b * a**2 / (r**2 - a**2)
     p = jnp.array([0.5, 0.5, 0.5, -0.5])

@@ -20,14 +20,14 @@ status is decided by the natural residual alone, never by the size of an increme
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, Protocol
 
 import jax
 import jax.numpy as jnp
 from jax import Array, lax
 
-from . import dense
+from . import dense, pivoting, projected
 from .lanes import Lift, largest, norm, on_lanes
 from .status import Status
 
@@ -44,15 +44,13 @@ PROJECT_AT = GROW_AT + len(GROWING) * GROWING_STEPS
 MAX_STEPS = PROJECT_AT + 2 * STEPS
 SHORTEST = 1e-3  # a step this short is accepted whatever it does
 MAX_SWEEPS = 2000
+MAX_LINEARISATIONS = 50  # of the methods that solve each linear inclusion to its end
+METHODS = ("newton", "projected_newton", *projected.METHODS, "lemke")
 
 
-class Laws(Protocol):
+class Laws(projected.Laws, Protocol):
     """Force laws as equations in scaled variables; arrays are (rows, *lanes)."""
 
-    @property
-    def n_bilateral(self) -> int: ...
-
-    def residual(self, y: Array, P: Array, mu: Array, closed: Array) -> Array: ...
     def scale_mu(self, mu: Array, r: Array) -> Array: ...
 
 
@@ -60,7 +58,7 @@ class Scaling(NamedTuple):
     """What the solver must know of a problem besides its equations."""
 
     r: Array  # (n,) prox parameters, one value for all rows of a contact's friction
-    mu: Array  # (n_N,) friction coefficients
+    mu: Array  # (n_F,) friction coefficients, one for each friction row
     closed: Array  # (n_N,) bool: contacts whose law acts; the others have P = 0
     unit_S: Array  # (m,) factors that turn rows of S into the units of the tolerance
     unit_y: Array  # (n,) the same for y
@@ -87,6 +85,9 @@ class Problem:
     - equations(z, P, data) -> (S, y)
     - outputs(z, P, data) -> any pytree: what the caller wants from the solution
     - jacobian(z, P, data) -> (m+n, m+n) of (S, y) with respect to (z, P); by default from `jax.jacfwd`
+    - method: how the inclusion is solved. "newton" is semismooth Newton. All others linearise the equations, eliminate the
+      smooth unknowns and bilateral percussions, and treat the linear inclusion of the contacts by sweeps (`projected`) or
+      pivots (`pivoting`), again and again; they count sweeps or pivots as iterations
     """
 
     laws: Laws
@@ -96,6 +97,12 @@ class Problem:
     equations: Callable[[Array, Array, Any], tuple[Array, Array]]
     outputs: Callable[[Array, Array, Any], Any]
     jacobian: Callable[[Array, Array, Any], Array] | None = None
+    method: str = "newton"  # one of METHODS
+    max_sweeps: int = 20_000  # of all methods but "newton"
+
+    def solved_by(self, method: str) -> Problem:
+        """The same problem for another method."""
+        return replace(self, method=method)
 
     def linearisation(self, z: Array, P: Array, data: Any) -> Array:
         """∂(S, y)/∂(z, P)."""
@@ -135,7 +142,7 @@ def outputs(problem: Problem, theta: Any) -> tuple[Any, Stats]:
     """
 
     def solve(lift: Lift, theta: Any) -> tuple[Any, Stats]:
-        data, x, stats = _newton(problem, lift, lift.arguments(problem.prepare)(theta))
+        data, x, stats = _solve(problem, lift, lift.arguments(problem.prepare)(theta))
         return lift.values(problem.solution, 3)(x, data.scaling.r, data), stats
 
     return on_lanes(solve, theta)
@@ -145,7 +152,7 @@ def root(problem: Problem, theta: Any) -> tuple[Root, Stats]:
     """Solve the problem; returns the root itself, and how it went."""
 
     def solve(lift: Lift, theta: Any) -> tuple[Root, Stats]:
-        data, x, stats = _newton(problem, lift, lift.arguments(problem.prepare)(theta))
+        data, x, stats = _solve(problem, lift, lift.arguments(problem.prepare)(theta))
         return Root(x, data.scaling.r), stats
 
     return on_lanes(solve, theta)
@@ -164,6 +171,10 @@ def jacobian(problem: Problem, root: Root, theta: Any) -> Array:
         return _residual_jacobian(problem.laws, K, x, jnp.sqrt(s.r) * y, data, jnp.ones_like(s.tol), mu)
 
     return on_lanes(evaluate, root, theta)
+
+
+def _solve(problem: Problem, lift: Lift, data: Any) -> tuple[Any, Array, Stats]:
+    return (_newton if problem.method == "newton" else _linearised)(problem, lift, data)
 
 
 class _Iterate(NamedTuple):
@@ -237,11 +248,80 @@ def _newton(problem: Problem, lift: Lift, data: Any) -> tuple[Any, Array, Stats]
         end = lax.while_loop(lambda it: jnp.any(unfinished(it)), body, start)
     else:
         end = start._replace(error=0.0 * one)
-    failed = jnp.where(jnp.isfinite(end.error), Status.NOT_CONVERGED, Status.NONFINITE)
-    status = jnp.where(end.error <= 1.0, Status.OK, failed)
-    residual = jnp.where(jnp.isfinite(s.tol), end.error * s.tol, 0.0)
-    stats = Stats(status, end.iterations, residual, jnp.maximum(end.row, -1))
-    return data, end.x, stats
+    return data, end.x, _stats(end.error, end.iterations, end.row, s.tol)
+
+
+def _stats(error: Array, iterations: Array, row: Array, tol: Array) -> Stats:
+    """How a solve ended, from its largest residual over the tolerance."""
+    failed = jnp.where(jnp.isfinite(error), Status.NOT_CONVERGED, Status.NONFINITE)
+    status = jnp.where(error <= 1.0, Status.OK, failed)
+    residual = jnp.where(jnp.isfinite(tol), error * tol, 0.0)
+    return Stats(status, iterations, residual, jnp.maximum(row, -1))
+
+
+class _Outer(NamedTuple):
+    x: Array  # (m+n, *lanes)
+    error: Array  # (*lanes) residual at x over the tolerance
+    row: Array
+    sweeps: Array
+    linearisations: Array
+
+
+def _linearised(problem: Problem, lift: Lift, data: Any) -> tuple[Any, Array, Stats]:
+    """Newton's method on the equations, with each linear inclusion solved by sweeps or pivots.
+
+    The projected Newton iteration (Möller 2011, eq. 2.72) does one projected Jacobi sweep for each linearisation. Where the
+    equations are linear, one linearisation is exact, and all of these are the projected or pivoting method itself.
+    """
+    alternating = problem.method == "projected_newton"
+    method = "projected_jacobi" if alternating else problem.method
+    per_step, max_steps = (1, problem.max_sweeps) if alternating else (problem.max_sweeps, MAX_LINEARISATIONS)
+    laws, s = problem.laws, data.scaling
+    root_r = jnp.sqrt(s.r)
+    unit = jnp.concatenate([s.unit_S, s.unit_y / root_r])
+    mu = laws.scale_mu(s.mu, s.r)
+    equations = lift.values(problem.equations, 3)
+    z, P = lift.values(problem.guess, 1)(data)
+    m = z.shape[0]
+
+    def evaluate(x: Array) -> tuple[Array, Array, Array, Array]:
+        """Residual, rows of y, error and its row."""
+        S, y = equations(x[:m], root_r * x[m:], data)
+        F = jnp.concatenate([S, laws.residual(root_r * y, x[m:], mu, s.closed)])
+        error = largest(F * unit) / s.tol
+        return (
+            F,
+            root_r * y,
+            jnp.where(jnp.isfinite(norm(F)), error, jnp.inf),
+            jnp.argmax(jnp.abs(F) * unit, axis=0) - m,
+        )
+
+    def unfinished(it: _Outer) -> Array:
+        going = (it.sweeps < problem.max_sweeps) & (it.linearisations < max_steps)
+        return (it.error > 1.0) & jnp.isfinite(it.error) & going
+
+    def body(it: _Outer) -> _Outer:
+        on = unfinished(it)
+        F, y, *_ = evaluate(it.x)
+        K = _linearise(problem, lift, data, it.x)
+        step, sweeps = _projected(laws, K, it.x, F, y, data, method, per_step)
+        x = jnp.where(on, it.x + step, it.x)
+        _, _, error, row = evaluate(x)
+        return _Outer(
+            x,
+            jnp.where(on, error, it.error),
+            jnp.where(on, row, it.row),
+            it.sweeps + on * sweeps,
+            it.linearisations + on,
+        )
+
+    x = jnp.concatenate([z, P / root_r])
+    count = jnp.zeros(s.tol.shape, int)
+    if x.shape[0] == 0:
+        return data, x, _stats(jnp.zeros_like(s.tol), count, count - 1, s.tol)
+    _, _, error, row = evaluate(x)
+    end = lax.while_loop(lambda it: jnp.any(unfinished(it)), body, _Outer(x, error, row, count, count))
+    return data, end.x, _stats(end.error, end.sweeps, end.row, s.tol)
 
 
 def _schedule(i: Array, dtype: Any) -> tuple[Array, Array, Array]:
@@ -285,33 +365,39 @@ def _direction(
     if y.shape[0] == laws.n_bilateral:
         return newton
     return lax.cond(
-        jnp.any(projecting), lambda: jnp.where(projecting, _projected(laws, K, x, F, y, data), newton), lambda: newton
+        jnp.any(projecting),
+        lambda: jnp.where(projecting, _projected(laws, K, x, F, y, data, "projected_jacobi", MAX_SWEEPS)[0], newton),
+        lambda: newton,
     )
 
 
-def _projected(laws: Laws, K: Array, x: Array, F: Array, y: Array, data: Any) -> Array:
-    """The step to the solution of the linearised inclusion, by projected Jacobi iterations.
+def _projected(
+    laws: Laws, K: Array, x: Array, F: Array, y: Array, data: Any, method: str, max_sweeps: int
+) -> tuple[Array, Array]:
+    """The step to the solution of the linearised inclusion, by sweeps or pivots, and their number.
 
-    The smooth unknowns and the bilateral percussions (b) are eliminated, so that only contact rows (c) iterate:
-    P̂_c ← P̂_c − F(ρ ŷ_c, P̂_c) with ρ below the inverse norm of the condensed Delassus matrix.
+    The smooth unknowns and the bilateral percussions (b) are eliminated, so that only contact rows (c) iterate.
     """
-    closed, mu = data.scaling.closed, laws.scale_mu(data.scaling.mu, data.scaling.r)
+    s = data.scaling
     n_b = laws.n_bilateral
     b = x.shape[0] - y.shape[0] + n_b
     head = jnp.concatenate([F[: b - n_b], y[:n_b]])
     reduced = dense.solve_lanes(K[:b, :b], jnp.concatenate([K[:b, b:], head[:, None]], axis=1))
     condensed = dense.matmul_lanes(K[b:, :b], reduced)
-    G, y_c = K[b:, b:] - condensed[:, :-1], y[n_b:] - condensed[:, -1]
-    rho = 1.0 / jnp.maximum(jnp.max(jnp.sum(jnp.abs(G), axis=1), axis=0), 1.0)
-    zeros = jnp.zeros_like(y[:n_b])
-
-    def sweep(carry: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
-        dP, _, count = carry
-        rows = jnp.concatenate([zeros, rho * (y_c + dense.matmul_lanes(G, dP[:, None])[:, 0])])
-        change = laws.residual(rows, jnp.concatenate([zeros, x[b:] + dP]), mu, closed)[n_b:]
-        return dP - change, jnp.max(jnp.abs(change)), count + 1
-
-    floor = 1e2 * jnp.finfo(x.dtype).eps
-    start = (jnp.zeros_like(x[b:]), jnp.asarray(jnp.inf, x.dtype), jnp.asarray(0))
-    dP, _, _ = lax.while_loop(lambda c: (c[1] > floor) & (c[2] < MAX_SWEEPS), sweep, start)
-    return jnp.concatenate([-reduced[:, -1] - dense.matmul_lanes(reduced[:, :-1], dP[:, None])[:, 0], dP])
+    contacts = projected.Contacts(
+        G=K[b:, b:] - condensed[:, :-1],
+        y=y[n_b:] - condensed[:, -1],
+        P=x[b:],
+        mu=laws.scale_mu(s.mu, s.r),
+        closed=s.closed,
+        unit=(s.unit_y / jnp.sqrt(s.r))[n_b:],
+        tol=0.5 * s.tol,  # room for what the linearisation leaves
+    )
+    if contacts.y.shape[0] == 0:
+        P, sweeps = contacts.P, jnp.ones(s.tol.shape, int)
+    elif method == "lemke":
+        P, sweeps = pivoting.solve(laws, contacts)
+    else:
+        P, sweeps = projected.solve(laws, contacts, method, max_sweeps)
+    dP = P - contacts.P
+    return jnp.concatenate([-reduced[:, -1] - dense.matmul_lanes(reduced[:, :-1], dP[:, None])[:, 0], dP]), sweeps

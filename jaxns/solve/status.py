@@ -12,6 +12,7 @@ class Status(enum.IntEnum):
     NOT_CONVERGED = 1
     NONFINITE = 2
     STOPPED = 3
+    RAY = 4
 
     @property
     def message(self) -> str:
@@ -23,4 +24,5 @@ _MESSAGES = {
     Status.NOT_CONVERGED: "the iteration limit was reached before the tolerance",
     Status.NONFINITE: "a residual became NaN or infinite",
     Status.STOPPED: "not run, because an earlier step failed",
+    Status.RAY: "complementary pivoting ended on a ray: no solution was found",
 }
