@@ -4,12 +4,21 @@ from . import models
 from .analysis.convergence import ConvergenceStudy, convergence_study
 from .analysis.energy import Energy, energy
 from .contact_problem import ContactSolution, solve_contacts
+from .integrators.energy_consistent import (
+    EnergyConstantMass,
+    EnergyCoordinateMass,
+    EnergyDecomposedMass,
+    EnergyQuaternion,
+    EnergyQuaternionTwoStep,
+    EnergyTwoStep,
+)
 from .integrators.generalized_alpha import GeneralizedAlpha
 from .integrators.ggl import GGLDecoupled, GGLUnified
 from .integrators.lobatto import Lobatto
 from .integrators.moreau import Moreau
 from .integrators.rattle import Rattle
 from .laws.friction import AnisotropicCoulomb, Contensou, Coulomb, FrictionLaw, SpragClutch
+from .model import bodies
 from .model.contacts import Contacts
 from .model.system import Problem, System
 from .simulate import SimulationError, Trajectory, simulate
@@ -25,6 +34,12 @@ __all__ = [
     "ConvergenceStudy",
     "Coulomb",
     "Energy",
+    "EnergyConstantMass",
+    "EnergyCoordinateMass",
+    "EnergyDecomposedMass",
+    "EnergyQuaternion",
+    "EnergyQuaternionTwoStep",
+    "EnergyTwoStep",
     "FrictionLaw",
     "GGLDecoupled",
     "GGLUnified",
@@ -38,6 +53,7 @@ __all__ = [
     "Status",
     "System",
     "Trajectory",
+    "bodies",
     "convergence_study",
     "energy",
     "lemke",

@@ -16,7 +16,7 @@ from tqdm.auto import tqdm
 
 from .integrators.base import Integrator, law_table, tolerance
 from .laws.table import LawTable
-from .model.checks import check_arguments, check_initial_state, check_shapes
+from .model.checks import check_arguments, check_initial_state, check_restitution, check_shapes
 from .model.system import Rows, System
 from .model.values import is_concrete
 from .solve.implicit import ROOT
@@ -112,6 +112,7 @@ def simulate(
     concrete = is_concrete((system, q0, u0, dt, t0))
     if concrete and check:
         check_initial_state(system, jnp.asarray(t0, q0.dtype), q0, u0)
+        check_restitution(system, jnp.asarray(t0, q0.dtype), q0, u0)
     start = _start(system, integrator, q0, u0, dt, t0)
     num_rows = num_steps // save_every
     if progress and concrete:

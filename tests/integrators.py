@@ -20,6 +20,15 @@ def named(*integrators):
 MOREAU, RATTLE, LOBATTO = ns.Moreau(), ns.Rattle(), ns.Lobatto(stages=3)
 DECOUPLED, UNIFIED, ALPHA = ns.GGLDecoupled(), ns.GGLUnified(), ns.GeneralizedAlpha()
 ALL = named(MOREAU, RATTLE, LOBATTO, DECOUPLED, UNIFIED, ALPHA)
+# For systems of one form; tests/test_energy_consistent.py keeps their side of the contract.
+CONSISTENT = named(
+    ns.EnergyConstantMass(),
+    ns.EnergyCoordinateMass(),
+    ns.EnergyDecomposedMass(),
+    ns.EnergyTwoStep(),
+    ns.EnergyQuaternion(),
+    ns.EnergyQuaternionTwoStep(),
+)
 STEADY = named(MOREAU, RATTLE, LOBATTO, UNIFIED, ALPHA)  # a contact that stays closed has a percussion in every step
 POSITION_LEVEL = named(RATTLE, LOBATTO, UNIFIED, ALPHA)  # gaps and constraints hold on position and velocity level
 VELOCITY_LEVEL = named(MOREAU)  # they hold on velocity level alone, and drift

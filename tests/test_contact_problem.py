@@ -204,7 +204,9 @@ def test_laws_newton_and_sweeps_agree(name):
     assert largest_difference(swept, newton) <= 1e-9
 
 
-@pytest.mark.parametrize("name", LAWS)
+@pytest.mark.parametrize(
+    "name", [n for n in LAWS if n != "contensou ellipsoid"]
+)  # the ellipsoid is there as anisotropic
 def test_derivatives_of_solutions(name):
     """With respect to G, c and μ: forward mode, reverse mode and differences agree, sliding and sticking."""
     d, law = LAWS[name]

@@ -57,11 +57,13 @@ def covered(integrator: Any, name: str) -> bool:
     return name == "ball" or (name == "rolling" and integrator != DECOUPLED)
 
 
+SLOW = {(RATTLE, "tippedisk"), (MOREAU, "slider_crank")}
 CASES = [
-    pytest.param((p.values[0], name), id=f"{p.id}-{name}")
+    pytest.param((i, name), id=f"{p.id}-{name}", marks=pytest.mark.slow if (i, name) in SLOW else ())
     for p in ALL
+    for i in p.values
     for name in PROBLEMS
-    if covered(p.values[0], name)
+    if covered(i, name)
 ]
 
 

@@ -15,6 +15,7 @@ import jaxns as ns
 # Generalized-α is slow to compile with its rows on three levels.
 INTEGRATORS = [pytest.param(replace(p.values[0], tol=1e-12), id=p.id) for p in STEADY if p.values[0] != ALPHA]
 STEPS = 10
+SLOW = pytest.mark.slow
 
 # A block flat on four corners ---------------------------------------------------------------------------------------
 
@@ -152,12 +153,19 @@ DIFFERENTIATED = {
     "block": (run_block, (9.81, 0.3, 10.0)),  # gravity, mu, push
     "slider": (run_crank, (500.0, 0.1, 0.076)),  # gravity, mu, m3
 }
+QUICK = {("block", ns.Moreau), ("block", ns.Rattle), ("block", ns.Lobatto), ("slider", ns.Rattle)}
+CASES = [
+    pytest.param((name, p.values[0]), id=f"{name}-{p.id}", marks=() if (name, type(p.values[0])) in QUICK else SLOW)
+    for name in DIFFERENTIATED
+    for p in INTEGRATORS
+]
 
 
-@pytest.fixture(scope="module", params=DIFFERENTIATED)
-def derivatives(request, integrator):
+@pytest.fixture(scope="module", params=CASES)
+def derivatives(request):
     """Parameters, forward derivatives and central differences of the final state, and one reverse derivative."""
-    simulate, parameters = DIFFERENTIATED[request.param]
+    name, integrator = request.param
+    simulate, parameters = DIFFERENTIATED[name]
     parameters = jnp.array(parameters)
 
     def final(parameters):
@@ -171,12 +179,7 @@ def derivatives(request, integrator):
     points = parameters + jnp.concatenate([jnp.diag(steps), -jnp.diag(steps)])
     states = jnp.stack([final(point) for point in points])
     differences = ((states[:3] - states[3:]) / (2.0 * steps[:, None])).T
-    return request.param, *(np.asarray(v) for v in (forward, weights @ forward, reverse, differences))
-
-
-@pytest.fixture(scope="module", params=INTEGRATORS)
-def integrator(request):
-    return request.param
+    return name, *(np.asarray(v) for v in (forward, weights @ forward, reverse, differences))
 
 
 def test_forward_derivatives_equal_central_differences(derivatives):

@@ -231,7 +231,7 @@ def _iterate(step: Callable[[Array], Array], start: Array, wanted: Array) -> Arr
     def body(state: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
         tau, on, k = state
         new = step(tau)
-        return jnp.where(on, new, tau), on & (new - tau > 2.0 * eps * new), k + 1
+        return jnp.where(on, new, tau), on & (new - tau > 16.0 * eps * new), k + 1
 
     state = (lax.stop_gradient(start), wanted, jnp.asarray(0))
     return lax.while_loop(lambda s: jnp.any(s[1]) & (s[2] < 100), body, state)[0]
@@ -248,7 +248,7 @@ def _bracketed_root(f: Callable[[Array], Array], start: Array) -> Array:
         newton = s - value / jnp.where(slope < 0.0, slope, -1.0)
         inside = (slope < 0.0) & (newton >= low) & (newton <= high)
         new = jnp.where(inside | (value == 0.0), newton, 0.5 * (low + high))
-        return low, high, jnp.where(on, new, s), on & (jnp.abs(new - s) > eps), k + 1
+        return low, high, jnp.where(on, new, s), on & (jnp.abs(new - s) > 16.0 * eps), k + 1
 
     low = jnp.zeros_like(start)
     state = (low, low + 1.0, lax.stop_gradient(start), jnp.ones(start.shape, bool), jnp.asarray(0))

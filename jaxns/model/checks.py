@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from typing import Any
 
 import jax
@@ -106,6 +107,31 @@ def check_initial_state(system: System, t: Array, q: Array, u: Array) -> None:
         raise ValueError(
             f"the initial state penetrates: gap {k} is {g_N[k]:.3e} (all gaps: {np.array2string(g_N, precision=3)}). "
             "Move q0 out of the obstacle, or pass check=False to go on from a state with drift."
+        )
+
+
+def check_restitution(system: System, t: Array, q: Array, u: Array) -> None:
+    """Warn where normal contacts and freewheels that are coupled have different restitution coefficients."""
+    rows = system.rows(t, q, u)
+    e_N, e_F, _ = (np.asarray(c) for c in system.coefficients(rows, q.dtype))
+    unilateral = [np.ones(rows.n_N, bool)]
+    for n, d, law in rows.groups:
+        unilateral.append(np.full(n * d, getattr(law, "unilateral", False)))
+    which = np.concatenate(unilateral)
+    e = np.concatenate([e_N, e_F])[which]
+    if e.size < 2 or np.ptp(e) == 0.0:
+        return
+    W = np.asarray(system.W(t, q, u))[:, rows.n_bilateral :][:, which]
+    G = W.T @ np.linalg.solve(np.asarray(system.M(t, q)), W)
+    size = np.sqrt(np.diag(G))
+    coupled = np.abs(G) > 1e-10 * size[:, None] * size
+    differ = coupled & (e[:, None] != e) & (size[:, None] * size > 0.0)
+    if np.any(differ):
+        i, j = np.argwhere(differ)[0]
+        warnings.warn(
+            f"coupled contacts have different restitution coefficients ({e[i]:g} and {e[j]:g}): Newton's impact law can "
+            "then raise the energy, as in ns.models.sprag_clutch. Equal ones are safe; check=False leaves out this check.",
+            stacklevel=3,
         )
 
 

@@ -35,3 +35,12 @@ def quaternion_rate(p: Array, omega: Array) -> Array:
         p0 * b + z * a - x * c,
         p0 * c + x * b - y * a,
     ])
+
+
+def quaternion_product(p: Array, q: Array) -> Array:
+    """p ∘ q (4,).
+
+    >>> quaternion_product(jnp.array([0.0, 1.0, 0.0, 0.0]), jnp.array([0.0, 0.0, 1.0, 0.0])).tolist()  # i j = k
+    [0.0, 0.0, 0.0, 1.0]
+    """
+    return q[0] * p + 2.0 * quaternion_rate(p, q[1:])

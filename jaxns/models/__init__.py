@@ -4,16 +4,28 @@ The arguments are also the keys of `system.params`, so a study can write `proble
 """
 
 from .bouncing_ball import bouncing_ball
+from .double_pendulum import double_pendulum
+from .impact_oscillator import impact_oscillator
 from .mass_on_slope import mass_on_slope
+from .overbalanced_wheel import overbalanced_wheel
 from .slider_crank import slider_crank
 from .slider_crank_angles import slider_crank_bilateral, slider_crank_minimal
+from .sprag_clutch import sprag_clutch
+from .tippe_top import tippe_top
 from .tippedisk import tippedisk
+from .woodpecker import woodpecker
 
 __all__ = [
     "bouncing_ball",
+    "double_pendulum",
+    "impact_oscillator",
     "mass_on_slope",
+    "overbalanced_wheel",
     "slider_crank",
     "slider_crank_bilateral",
     "slider_crank_minimal",
+    "sprag_clutch",
+    "tippe_top",
     "tippedisk",
+    "woodpecker",
 ]

@@ -1,0 +1,99 @@
+"""Rigid bodies as arguments of `System`: inertia, kinematics and constraints of one body in several formulations.
+
+Each function returns keyword arguments: `ns.System(params, **ns.bodies.quaternion_body(), potential=…)` is a body. They
+read the mass `m` and, for spatial bodies, the principal moments of inertia `Theta` (3,) about the centre of mass from the
+parameters; the planar body reads `m` and `J`. (Möller 2011, chapter 4.)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax.numpy as jnp
+from jax import Array
+
+from .rotation import quaternion_product, quaternion_rate
+
+Arguments = dict[str, Callable[..., Array]]
+
+
+def point_mass(dimension: int = 3) -> Arguments:
+    """q = r.
+
+    >>> point_mass(2)["mass"](0.0, jnp.zeros(2), {"m": 3.0}).tolist()
+    [[3.0, 0.0], [0.0, 3.0]]
+    """
+    return {"mass": lambda t, q, p: p["m"] * jnp.eye(dimension)}
+
+
+def planar_body() -> Arguments:
+    """q = (x, y, φ) with mass m and moment of inertia J."""
+    return {"mass": _planar_mass}
+
+
+def quaternion_body() -> Arguments:
+    """Newton–Euler equations: q = (r, p) with the unit quaternion p, u = (v, ω) with ω in the body-fixed basis.
+
+    The arguments hold the gyroscopic force −ω × Θω.
+    """
+    return {"mass": _newton_euler_mass, "kinematics": _newton_euler_kinematics, "force": _gyroscopic}
+
+
+def affine_body() -> Arguments:
+    """q = (r, d1, d2, d3) ∈ R¹² with the body-fixed basis d_i, u = q̇: a constant mass matrix from m and the Euler tensor
+    E = ½ tr(Θ) I − Θ, and six constraints d_i·d_j = δ_ij."""
+    return {"mass": _affine_mass, "constraint": _orthonormal}
+
+
+def scalable_body(rigid: bool = True) -> Arguments:
+    """q = (r, A) ∈ R⁷ with a quaternion A of any length, u = (v, ν, ω), (ν, ω) = 2 A* Ȧ, M = diag(m I, ½ tr Θ, Θ).
+
+    The constraint |A|² = 1, with the rate ν, makes it rigid; its force is −ωᵀΘω in free motion. For use with
+    `EnergyDecomposedMass`, which finds the gyroscopic forces itself.
+
+    - rigid: whether the constraint is there
+    """
+    arguments: Arguments = {"mass": _scalable_mass, "kinematics": _scalable_kinematics}
+    return arguments | ({"constraint": _unit_length} if rigid else {})
+
+
+def _planar_mass(t: Array, q: Array, p: Any) -> Array:
+    return jnp.diag(jnp.stack([p["m"], p["m"], p["J"]]))
+
+
+def _newton_euler_mass(t: Array, q: Array, p: Any) -> Array:
+    return jnp.diag(jnp.concatenate([jnp.broadcast_to(p["m"], (3,)), p["Theta"]]))
+
+
+def _newton_euler_kinematics(t: Array, q: Array, u: Array, p: Any) -> Array:
+    return jnp.concatenate([u[:3], quaternion_rate(q[3:], u[3:])])
+
+
+def _gyroscopic(t: Array, q: Array, u: Array, p: Any) -> Array:
+    omega = u[3:]
+    return jnp.concatenate([jnp.zeros_like(omega), -jnp.cross(omega, p["Theta"] * omega)])
+
+
+def _affine_mass(t: Array, q: Array, p: Any) -> Array:
+    euler = 0.5 * jnp.sum(p["Theta"]) - p["Theta"]
+    return jnp.diag(jnp.concatenate([jnp.broadcast_to(p["m"], (3,)), jnp.repeat(euler, 3)]))
+
+
+def _orthonormal(t: Array, q: Array, p: Any) -> Array:
+    d1, d2, d3 = q[3:6], q[6:9], q[9:12]
+    unit = [0.5 * (d @ d - 1.0) for d in (d1, d2, d3)]
+    return jnp.stack([*unit, d1 @ d2, d2 @ d3, d3 @ d1])
+
+
+def _scalable_mass(t: Array, q: Array, p: Any) -> Array:
+    return jnp.diag(jnp.concatenate([jnp.broadcast_to(p["m"], (3,)), 0.5 * jnp.sum(p["Theta"])[None], p["Theta"]]))
+
+
+def _scalable_kinematics(t: Array, q: Array, u: Array, p: Any) -> Array:
+    A = q[3:]
+    return jnp.concatenate([u[:3], 0.5 * quaternion_product(A, u[3:]) / (A @ A)])
+
+
+def _unit_length(t: Array, q: Array, p: Any) -> Array:
+    return jnp.stack([q[3:] @ q[3:] - 1.0])

@@ -1,0 +1,37 @@
+"""A double pendulum of two point masses beside a wall."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax.numpy as jnp
+from jax import Array
+
+from ..model.contacts import Contacts
+from ..model.system import Problem, System
+from .coefficients import e_N as restitution
+
+
+def double_pendulum(e_N: float = 1.0, m: float = 0.2, l: float = 0.5, gravity: float = 9.81) -> Problem:
+    """Cartesian coordinates q = (x1, y1, x2, y2), y downwards; two rods, and the wall x ≥ 0 for both masses.
+
+    (Möller 2011, §6.2.) With e_N = 1 the total energy is constant.
+    """
+    params = dict(e_N=e_N, m=m, l=l, gravity=gravity)
+    wall = Contacts(lambda t, q, p: q[::2], e_N=restitution)
+    system = System(params, _mass, potential=_potential, constraint=_rods, contacts=wall)
+    q0, u0 = jnp.array([0.0, l, 0.0, 2.0 * l]), jnp.array([2.5, 0.0, 5.0, 0.0])
+    return Problem(system, q0, u0, t1=2.0, dt=0.01)
+
+
+def _mass(t: Array, q: Array, p: Any) -> Array:
+    return p["m"] * jnp.eye(4)
+
+
+def _potential(t: Array, q: Array, p: Any) -> Array:
+    return -p["m"] * p["gravity"] * (q[1] + q[3])
+
+
+def _rods(t: Array, q: Array, p: Any) -> Array:
+    first, second = q[:2], q[2:] - q[:2]
+    return 0.5 * jnp.stack([first @ first - p["l"] ** 2, second @ second - p["l"] ** 2])
