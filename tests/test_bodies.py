@@ -28,6 +28,7 @@ SCHEMES = {
     "affine, two steps": ("affine", ns.EnergyTwoStep(tol=1e-12), 2),
     "affine, Rattle": ("affine", ns.Rattle(tol=1e-12), 2),
     "scalable, midpoint": ("scalable", ns.EnergyDecomposedMass(tol=1e-12), 2),
+    "scalable, two steps": ("scalable", ns.EnergyTwoStep(tol=1e-12), 2),
     "scalable, begin": ("scalable", ns.EnergyDecomposedMass(tol=1e-12, midpoint=False), 1),
     "quaternion, one step": ("quaternion", ns.EnergyQuaternion(tol=1e-12), 2),
     "quaternion, two steps": ("quaternion", ns.EnergyQuaternionTwoStep(tol=1e-12), 2),
@@ -52,7 +53,7 @@ def exact():
     return attitude("quaternion", traj.q[-1])
 
 
-SLOW = ("affine, two steps", "affine, Rattle")
+SLOW = ("affine, two steps", "affine, Rattle", "scalable, two steps")
 
 
 @pytest.mark.parametrize("name", [pytest.param(n, marks=pytest.mark.slow if n in SLOW else ()) for n in SCHEMES])

@@ -422,7 +422,7 @@ def test_derivative_of_projection_is_finite_and_at_most_one(jacobian, d):
 
 # One constraint, then three contacts: frictionless, planar, spatial. Rows: bilateral; three normals; 1 + 2 of friction.
 TABLE = LawTable(1, ((1, 0, Coulomb()), (1, 1, Coulomb()), (1, 2, Coulomb())))
-MU = np.array([0.7, 0.5, 0.5])
+MU = np.array([0.5, 0.5, 0.5])  # of the friction rows
 CLOSED = np.array([True, True, True])
 OPEN = np.array([False, False, False])
 SOLUTIONS = {  # y, P, closed

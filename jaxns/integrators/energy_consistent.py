@@ -11,14 +11,11 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal, NamedTuple, get_args
 
-import jax
 import jax.numpy as jnp
 from jax import Array, lax
 
-from ..laws.table import LawTable
 from ..model.system import Rows, System
-from ..solve import dense, implicit
-from ..solve.inclusion import Problem, Scaling
+from ..solve import implicit
 from . import velocity_level
 from .base import (
     Configuration,
@@ -28,10 +25,9 @@ from .base import (
     Theta,
     check_solver,
     law_table,
-    velocity_unit,
     with_row_of_system,
 )
-from .discrete_derivative import discrete_derivative, discrete_gradient
+from .impact_free import End, Form, ImpactFree, closed
 
 Normals = Literal["discrete", "begin"]
 Levels = Literal["both", "position"]
@@ -68,11 +64,11 @@ class _Consistent:
         n = law_table(system.rows(t, q, u)).size
         return _Memory(jnp.zeros((n,), u.dtype), jnp.zeros((n,), u.dtype))
 
-    def _form(self, system: System, t: Array, q: Array, u: Array) -> _Form:
+    def _form(self, system: System, t: Array, q: Array, u: Array) -> Form:
         raise NotImplementedError
 
-    def _impact_free(self, form: _Form, theta: Theta) -> tuple[_End, Any]:
-        free = _ImpactFree(theta.system.rows(theta.t, theta.q, theta.u), form)
+    def _impact_free(self, form: Form, theta: Theta) -> tuple[End, Any]:
+        free = ImpactFree(theta.system.rows(theta.t, theta.q, theta.u), form)
         end, stats = implicit.solve(free.problem().solved_by(self.solver), theta)
         return end, with_row_of_system(stats, free.rows_of_system())
 
@@ -114,13 +110,13 @@ class EnergyConstantMass(_Consistent):
         super().__post_init__()
         self._check("levels", Levels)
 
-    def _form(self, system: System, t: Array, q: Array, u: Array) -> _Form:
+    def _form(self, system: System, t: Array, q: Array, u: Array) -> Form:
         if system.kinematics is not None or not system.constant_mass(t, q):
             raise ValueError(
                 "EnergyConstantMass needs a constant mass matrix and q̇ = u; use EnergyCoordinateMass for M(q), and "
                 "EnergyQuaternion or EnergyQuaternionTwoStep for systems with kinematics."
             )
-        return _Form(False, False, self.levels == "both", self.normals == "discrete")
+        return Form(False, False, self.levels == "both", self.normals == "discrete")
 
 
 @dataclass(frozen=True)
@@ -136,9 +132,13 @@ class EnergyCoordinateMass(_Consistent):
     - normals, tol, solver: as in `EnergyConstantMass`
     """
 
-    def _form(self, system: System, t: Array, q: Array, u: Array) -> _Form:
-        _needs_coordinates(self, system)
-        return _Form(False, not system.constant_mass(t, q), True, self.normals == "discrete")
+    def _form(self, system: System, t: Array, q: Array, u: Array) -> Form:
+        if system.kinematics is not None:
+            raise ValueError(
+                "EnergyCoordinateMass needs q̇ = u; use EnergyDecomposedMass, EnergyQuaternion or a two-step scheme for "
+                "systems with kinematics."
+            )
+        return Form(False, not system.constant_mass(t, q), True, self.normals == "discrete")
 
 
 @dataclass(frozen=True)
@@ -159,15 +159,8 @@ class EnergyDecomposedMass(_Consistent):
 
     midpoint: bool = True
 
-    def _form(self, system: System, t: Array, q: Array, u: Array) -> _Form:
-        _needs_constant_mass(self, system, t, q)
-        if q.shape != u.shape:
-            raise ValueError(
-                f"EnergyDecomposedMass needs as many positions as velocities, got {q.shape[0]} and {u.shape[0]}; use "
-                "EnergyQuaternion for quaternions with angular velocities."
-            )
-        form = _Form(True, False, True, self.normals == "discrete")
-        return form._replace(gyroscopic=True, midpoint=self.midpoint)
+    def _form(self, system: System, t: Array, q: Array, u: Array) -> Form:
+        return _decomposed(self, system, t, q, u)
 
 
 class _Two:
@@ -190,7 +183,7 @@ class _Two:
 
 @dataclass(frozen=True)
 class EnergyTwoStep(_Two, _Consistent):
-    """Energy-consistent integrator with impacts, in two steps, for q̇ = u and any mass matrix.
+    """Energy-consistent integrator with impacts, in two steps.
 
     At the beginning of a step, an impact at fixed q^B (Möller 2011, eq. 5.106):
 
@@ -198,11 +191,13 @@ class EnergyTwoStep(_Two, _Consistent):
         ġ^C = 0,  γ^C = 0
         g_N(q^B) ≤ 0:  ġ_N^C + e_N ġ_N^B ∈ N_{R−}(−Λ_N),   γ_F^C + e_F γ_F^B ∈ N_{C_F(Λ_N)}(−Λ_F)
 
-    then the impact-free step (5.107) of `EnergyConstantMass` or `EnergyCoordinateMass` from (q^B, u^C). The energy never
-    rises where the impact law dissipates, for any step size; with e_N = 1 and no friction it is constant.
+    then the impact-free step (5.107) from (q^B, u^C): that of `EnergyConstantMass`, of `EnergyCoordinateMass` for M(q), or
+    of `EnergyDecomposedMass` for systems with kinematics. The energy never rises where the impact law dissipates, for any
+    step size; with e_N = 1 and no friction it is constant.
 
     - sticking: friction in the impact-free step by Wᵀ(q^E − q^B) ("consistent"), which lets the velocity of a sticking
       contact oscillate, or by the velocity γ_F(u^E) as in Moreau's rule ("moreau"), which gives up consistency there
+    - midpoint: as in `EnergyDecomposedMass`
     - normals, tol, solver: as in `EnergyConstantMass`
 
     >>> import jaxns as ns
@@ -214,15 +209,18 @@ class EnergyTwoStep(_Two, _Consistent):
     """
 
     sticking: Sticking = "consistent"
+    midpoint: bool = True
 
     def __post_init__(self) -> None:
         super().__post_init__()
         self._check("sticking", Sticking)
 
-    def _form(self, system: System, t: Array, q: Array, u: Array) -> _Form:
-        _needs_coordinates(self, system)
-        variable = not system.constant_mass(t, q)
-        return _Form(False, variable, True, self.normals == "discrete", self.sticking == "moreau")
+    def _form(self, system: System, t: Array, q: Array, u: Array) -> Form:
+        if system.kinematics is None:
+            form = Form(False, not system.constant_mass(t, q), True, self.normals == "discrete")
+        else:
+            form = _decomposed(self, system, t, q, u)
+        return form._replace(velocity_friction=self.sticking == "moreau")
 
 
 @dataclass(frozen=True)
@@ -240,9 +238,9 @@ class EnergyQuaternion(_Consistent):
     - normals, tol, solver: as in `EnergyConstantMass`
     """
 
-    def _form(self, system: System, t: Array, q: Array, u: Array) -> _Form:
+    def _form(self, system: System, t: Array, q: Array, u: Array) -> Form:
         _needs_constant_mass(self, system, t, q)
-        return _Form(True, False, False, self.normals == "discrete", restitution=True)
+        return Form(True, False, False, self.normals == "discrete", restitution=True)
 
 
 @dataclass(frozen=True)
@@ -255,17 +253,22 @@ class EnergyQuaternionTwoStep(_Two, _Consistent):
     - normals, tol, solver: as in `EnergyConstantMass`
     """
 
-    def _form(self, system: System, t: Array, q: Array, u: Array) -> _Form:
+    def _form(self, system: System, t: Array, q: Array, u: Array) -> Form:
         _needs_constant_mass(self, system, t, q)
-        return _Form(True, False, False, self.normals == "discrete")
+        return Form(True, False, False, self.normals == "discrete")
 
 
-def _needs_coordinates(integrator: Any, system: System) -> None:
-    if system.kinematics is not None:
+def _decomposed(integrator: Any, system: System, t: Array, q: Array, u: Array) -> Form:
+    """The form of `EnergyDecomposedMass`."""
+    name = type(integrator).__name__
+    _needs_constant_mass(integrator, system, t, q)
+    if q.shape != u.shape:
         raise ValueError(
-            f"{type(integrator).__name__} needs q̇ = u; use EnergyQuaternion or EnergyQuaternionTwoStep for systems with "
-            "kinematics."
+            f"{name} needs as many positions as velocities, got {q.shape[0]} and {u.shape[0]}; use EnergyQuaternion or "
+            "EnergyQuaternionTwoStep for quaternions with angular velocities."
         )
+    form = Form(True, False, True, integrator.normals == "discrete")
+    return form._replace(gyroscopic=True, midpoint=integrator.midpoint)
 
 
 def _needs_constant_mass(integrator: Any, system: System, t: Array, q: Array) -> None:
@@ -285,172 +288,4 @@ def _begin(theta: Theta) -> Configuration:
 def _impact(rows: Rows, theta: Theta, d: Directions | DirectDirections) -> velocity_level.Impact:
     system, t, _, q, u, guess, tol = theta
     before, mu = velocity_level.restitution(system, rows, system.velocities(t, q, u))
-    return velocity_level.Impact(u, before, mu, _closed(theta), guess, tol)
-
-
-def _closed(theta: Theta) -> Array:
-    """Contacts of the index set I(q^B), with room for what the tolerance leaves of a gap that was closed."""
-    return theta.system.g_N(theta.t, theta.q) <= 10.0 * theta.tol
-
-
-# The impact-free step -----------------------------------------------------------------------------------------------
-
-
-class _Form(NamedTuple):
-    """What the impact-free steps of the schemes differ in."""
-
-    kinematics: bool  # q̇ = F(q) u at the midpoint, instead of q̇ = u
-    variable_mass: bool
-    both_levels: bool  # bilateral constraints with multipliers λ̂ and κ̂
-    discrete_normals: bool
-    velocity_friction: bool = False  # friction by γ_F(u^E) instead of Wᵀ(q^E − q^B)
-    restitution: bool = False  # in the law of the one step
-    gyroscopic: bool = False  # whether the gyro matrix of the kinematics acts
-    midpoint: bool = True  # whether kinematics are taken at the midpoint, or at q^B
-
-
-class _Data(NamedTuple):
-    scaling: Scaling
-    theta: Theta
-    M_inv: Array
-    W: Array  # (nu, n) at q^B
-
-
-class _End(NamedTuple):
-    q: Array
-    u: Array
-    P: Array  # (n,) rows (g, γ, N, F)
-
-
-class _State(NamedTuple):
-    q: Array
-    u: Array
-    S: Array
-    y: Array
-
-
-class _ImpactFree(NamedTuple):
-    """The impact-free step. z holds the mean velocity w = (q^E − q^B)/Δt, and u^E.
-
-    Bilateral rows are g/Δt and γ, then ġ for κ̂/Δt; contacts have Wᵀw.
-    """
-
-    rows: Rows
-    form: _Form
-
-    @property
-    def n_kappa(self) -> int:
-        return self.rows.n_g if self.form.both_levels else 0
-
-    @property
-    def laws(self) -> LawTable:
-        table = law_table(self.rows)
-        return LawTable(table.n_bilateral + self.n_kappa, table.groups)
-
-    def split(self, P: Array) -> tuple[Array, Array]:
-        """Rows (g, γ, N, F), and those of κ̂."""
-        n = self.rows.n_bilateral
-        return jnp.concatenate([P[:n], P[n + self.n_kappa :]]), P[n : n + self.n_kappa]
-
-    def join(self, rows: Array, kappa: Array) -> Array:
-        n = self.rows.n_bilateral
-        return jnp.concatenate([rows[:n], kappa, rows[n:]])
-
-    def rows_of_system(self) -> Array:
-        names = jnp.arange(law_table(self.rows).size)
-        return self.join(names, names[: self.n_kappa])
-
-    def problem(self) -> Problem:
-        return Problem(self.laws, self.prepare, self.prepare, self.guess, self.equations, self.outputs)
-
-    def prepare(self, theta: Theta) -> _Data:
-        system, t, dt, q, u, _, tol = theta
-        d = Directions.at(Configuration(system, t, q, u))
-        _, _, mu = system.coefficients(self.rows, u.dtype)
-        G = 0.5 * d.G_diagonal()
-        r = self.laws.prox_parameters(self.join(G, G[: self.n_kappa]), mu)
-        velocities = system.velocities(t, q, u)
-        unit = jnp.broadcast_to(velocity_unit(velocities), velocities.shape)
-        n_g = self.rows.n_g
-        unit_y = self.join(unit.at[:n_g].set(jnp.minimum(dt, 1.0)), unit[: self.n_kappa])
-        unit_S = jnp.broadcast_to(velocity_unit(u), (q.shape[0] + u.shape[0],))
-        return _Data(Scaling(r, mu, _closed(theta), unit_S, unit_y, tol), theta, d.M_inv, d.W)
-
-    def guess(self, data: _Data) -> tuple[Array, Array]:
-        system, t, _, q, u, P, _ = data.theta
-        return jnp.concatenate([system.q_dot(t, q, u), u]), self.join(P, jnp.zeros((self.n_kappa,), P.dtype))
-
-    def state(self, z: Array, P: Array, data: _Data) -> _State:
-        system, t, dt, q, u, _, _ = data.theta
-        form, n_g, n_b = self.form, self.rows.n_g, self.rows.n_bilateral
-        normals = slice(n_b, n_b + self.rows.n_N)
-        t_mid, t_E = t + 0.5 * dt, t + dt
-        w, u_E = z[: q.shape[0]], z[q.shape[0] :]
-        q_E, q_mid, u_mean = q + dt * w, q + 0.5 * dt * w, 0.5 * (u + u_E)
-        percussion, kappa = self.split(P)
-
-        at = (t_mid, q_mid) if form.midpoint else (t, q)
-
-        def pulled(covector: Array) -> Array:
-            """F(q̄)ᵀ applied to a covector of q."""
-            return jax.vjp(lambda u: system.q_dot(*at, u), u)[1](covector)[0] if form.kinematics else covector
-
-        covector = -dt * discrete_gradient(lambda q: system.potential_energy(t_mid, q), q, q_E)
-        covector = covector + percussion[:n_g] @ discrete_derivative(lambda q: system.g(t_mid, q), q, q_E)
-        if form.both_levels:
-            covector = covector + dt * (kappa @ discrete_derivative(lambda q: system.g_dot(t_E, q, u_E), q, q_E))
-        if form.variable_mass:
-            covector = covector - _inertia(system, t, dt, q, u, q_E, u_E)
-        if form.gyroscopic:
-            covector = covector - _gyro(system, *at, u_mean if form.midpoint else u) @ (q_E - q)
-        impulse = pulled(covector) + dense.matmul(data.W[:, n_g:n_b], percussion[n_g:n_b])
-        correction = dense.matmul(data.M_inv, dense.matmul(data.W[:, :n_g], kappa)) if form.both_levels else 0.0 * u
-        velocity = u_mean - correction  # the velocity that does the work of the step
-        if system.force is not None:
-            impulse = impulse + dt * system.force(t_mid, q_mid, velocity, system.params)
-
-        contact_W = data.W[:, n_b:]
-        if form.discrete_normals:
-            D_N = discrete_derivative(lambda q: system.g_N(t_mid, q), q, q_E)
-            contact_W = contact_W.at[:, : self.rows.n_N].set(jax.vmap(pulled)(D_N).T)
-        kick = dense.matmul(data.M_inv, dense.matmul(contact_W, percussion[n_b:]))
-        S_u = u_E - u - dense.matmul(data.M_inv, impulse) - kick
-        S_w = w - system.q_dot(*at, velocity)
-
-        y = system.velocities(t, q, velocity).at[:n_g].set(system.g(t_E, q_E) / dt)
-        if form.discrete_normals:
-            y = y.at[normals].set((system.g_N(t_mid, q_E) - system.g_N(t_mid, q)) / dt)
-        e_N, e_F, _ = system.coefficients(self.rows, u.dtype)
-        if form.restitution:
-            e = jnp.concatenate([e_N, e_F])
-            y = y.at[n_b:].add(0.5 * (1.0 - e) / (1.0 + e) * dense.matmul(contact_W.T, kick))
-        if form.velocity_friction:
-            y = y.at[normals.stop :].set(0.5 * (system.gamma_F(t_E, q_E, u_E) + e_F * system.gamma_F(t, q, u)))
-        on_velocity = system.g_dot(t_E, q_E, u_E)[: self.n_kappa]
-        return _State(q_E, u_E, jnp.concatenate([S_w, S_u]), self.join(y, on_velocity))
-
-    def equations(self, z: Array, P: Array, data: _Data) -> tuple[Array, Array]:
-        state = self.state(z, P, data)
-        return state.S, state.y
-
-    def outputs(self, z: Array, P: Array, data: _Data) -> _End:
-        state = self.state(z, P, data)
-        return _End(state.q, state.u, self.split(P)[0])
-
-
-def _gyro(system: System, t: Array, q: Array, u: Array) -> Array:
-    """H(u, q) = ∂π/∂q − (∂π/∂q)ᵀ with π = B(q)⁻ᵀ M u."""
-
-    def momenta(q: Array) -> Array:
-        B = jax.jacfwd(lambda u: system.q_dot(t, q, u))(u)
-        return dense.matmul(dense.inverse(B).T, system.M(t, q) @ u)
-
-    rates = jax.jacfwd(momenta)(q)
-    return rates - rates.T
-
-
-def _inertia(system: System, t: Array, dt: Array, q: Array, u: Array, q_E: Array, u_E: Array) -> Array:
-    """G(u, q)(q^E − q) + Δt DT(u^E; q, q^E)ᵀ."""
-    momentum = jax.jacfwd(lambda q: system.M(t, q) @ u)(q)  # ∂M_ik/∂q_j u_k
-    gyro = (momentum - momentum.T) @ (q_E - q)
-    return gyro + dt * discrete_gradient(lambda q: system.kinetic_energy(t, q, u_E), q, q_E)
+    return velocity_level.Impact(u, before, mu, closed(theta), guess, tol)

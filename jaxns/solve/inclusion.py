@@ -21,14 +21,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jax import Array, lax
 
-from . import dense, pivoting, projected
+from . import dense, linearised, projected
 from .lanes import Lift, largest, norm, on_lanes
+from .linearised import Laws
 from .status import Status
 
 # r decides which piece of a law Newton's method tries next. Where one choice runs in circles, another usually does not:
@@ -46,12 +47,6 @@ SHORTEST = 1e-3  # a step this short is accepted whatever it does
 MAX_SWEEPS = 2000
 MAX_LINEARISATIONS = 50  # of the methods that solve each linear inclusion to its end
 METHODS = ("newton", "projected_newton", *projected.METHODS, "lemke")
-
-
-class Laws(projected.Laws, Protocol):
-    """Force laws as equations in scaled variables; arrays are (rows, *lanes)."""
-
-    def scale_mu(self, mu: Array, r: Array) -> Array: ...
 
 
 class Scaling(NamedTuple):
@@ -304,7 +299,7 @@ def _linearised(problem: Problem, lift: Lift, data: Any) -> tuple[Any, Array, St
         on = unfinished(it)
         F, y, *_ = evaluate(it.x)
         K = _linearise(problem, lift, data, it.x)
-        step, sweeps = _projected(laws, K, it.x, F, y, data, method, per_step)
+        step, sweeps = linearised.contact_step(laws, K, it.x, F, y, data.scaling, method, per_step)
         x = jnp.where(on, it.x + step, it.x)
         _, _, error, row = evaluate(x)
         return _Outer(
@@ -364,40 +359,12 @@ def _direction(
     newton = dense.solve_lanes(J, -F[:, None])[:, 0]
     if y.shape[0] == laws.n_bilateral:
         return newton
+
+    def sweep() -> Array:
+        return linearised.contact_step(laws, K, x, F, y, data.scaling, "projected_jacobi", MAX_SWEEPS)[0]
+
     return lax.cond(
         jnp.any(projecting),
-        lambda: jnp.where(projecting, _projected(laws, K, x, F, y, data, "projected_jacobi", MAX_SWEEPS)[0], newton),
+        lambda: jnp.where(projecting, sweep(), newton),
         lambda: newton,
     )
-
-
-def _projected(
-    laws: Laws, K: Array, x: Array, F: Array, y: Array, data: Any, method: str, max_sweeps: int
-) -> tuple[Array, Array]:
-    """The step to the solution of the linearised inclusion, by sweeps or pivots, and their number.
-
-    The smooth unknowns and the bilateral percussions (b) are eliminated, so that only contact rows (c) iterate.
-    """
-    s = data.scaling
-    n_b = laws.n_bilateral
-    b = x.shape[0] - y.shape[0] + n_b
-    head = jnp.concatenate([F[: b - n_b], y[:n_b]])
-    reduced = dense.solve_lanes(K[:b, :b], jnp.concatenate([K[:b, b:], head[:, None]], axis=1))
-    condensed = dense.matmul_lanes(K[b:, :b], reduced)
-    contacts = projected.Contacts(
-        G=K[b:, b:] - condensed[:, :-1],
-        y=y[n_b:] - condensed[:, -1],
-        P=x[b:],
-        mu=laws.scale_mu(s.mu, s.r),
-        closed=s.closed,
-        unit=(s.unit_y / jnp.sqrt(s.r))[n_b:],
-        tol=0.5 * s.tol,  # room for what the linearisation leaves
-    )
-    if contacts.y.shape[0] == 0:
-        P, sweeps = contacts.P, jnp.ones(s.tol.shape, int)
-    elif method == "lemke":
-        P, sweeps = pivoting.solve(laws, contacts)
-    else:
-        P, sweeps = projected.solve(laws, contacts, method, max_sweeps)
-    dP = P - contacts.P
-    return jnp.concatenate([-reduced[:, -1] - dense.matmul_lanes(reduced[:, :-1], dP[:, None])[:, 0], dP]), sweeps
