@@ -127,8 +127,9 @@ def test_failures_are_reported(method):
     assert impossible.status == ns.Status.NOT_CONVERGED
     assert solve(jnp.full((3, 3), jnp.nan), jnp.array([-1.0, 0.0, 0.0])).status == ns.Status.NONFINITE
     if method != "newton":
-        hard = solve(jnp.diag(jnp.array([1.0, 1e6, 1.0])) + 0.3, jnp.array([-1.0, 0.3, 5.0]))
-        assert hard.status == ns.Status.NOT_CONVERGED and hard.iterations >= 50
+        G, c, mu = (x[0] for x in random_problems(np.random.default_rng(1), 1, 1, 2))
+        one = ns.solve_contacts(G + 0.5, c.at[0].set(-5.0), mu, d=2, method=method, max_sweeps=1)
+        assert one.status == ns.Status.NOT_CONVERGED and one.iterations == 1
 
 
 def test_thesis_example_for_recovery():
@@ -204,9 +205,10 @@ def test_laws_newton_and_sweeps_agree(name):
     assert largest_difference(swept, newton) <= 1e-9
 
 
-@pytest.mark.parametrize(
-    "name", [n for n in LAWS if n != "contensou ellipsoid"]
-)  # the ellipsoid is there as anisotropic
+SLOW = ("contensou exact", "contensou ellipsoid", "anisotropic, not transformed")
+
+
+@pytest.mark.parametrize("name", [pytest.param(n, marks=pytest.mark.slow if n in SLOW else ()) for n in LAWS])
 def test_derivatives_of_solutions(name):
     """With respect to G, c and μ: forward mode, reverse mode and differences agree, sliding and sticking."""
     d, law = LAWS[name]

@@ -18,10 +18,14 @@ def double_pendulum(e_N: float = 1.0, m: float = 0.2, l: float = 0.5, gravity: f
     (Möller 2011, §6.2.) With e_N = 1 the total energy is constant.
     """
     params = dict(e_N=e_N, m=m, l=l, gravity=gravity)
-    wall = Contacts(lambda t, q, p: q[::2], e_N=restitution)
+    wall = Contacts(_distances, e_N=restitution)
     system = System(params, _mass, potential=_potential, constraint=_rods, contacts=wall)
     q0, u0 = jnp.array([0.0, l, 0.0, 2.0 * l]), jnp.array([2.5, 0.0, 5.0, 0.0])
     return Problem(system, q0, u0, t1=2.0, dt=0.01)
+
+
+def _distances(t: Array, q: Array, p: Any) -> Array:
+    return q[::2]
 
 
 def _mass(t: Array, q: Array, p: Any) -> Array:

@@ -18,10 +18,17 @@ def sprag_clutch(e_N: float = 1.0, m: float = 1.0, u1: float = 1.0, u2: float = 
 
     With e_N = 1 and u = (u1 > 0, u2 < 0) the impact ends with u⁺ = (0, u1 − u2), and the energy rises by −m u1 u2.
     """
-    contact = Contacts(lambda t, q, p: q[1:] - q[:1], e_N=restitution)
-    freewheel = Contacts(None, lambda t, q, u, p: u[:1, None], law=SpragClutch())
+    contact, freewheel = Contacts(_gap, e_N=restitution), Contacts(None, _turning, law=SpragClutch())
     system = System(dict(e_N=e_N, m=m), _mass, contacts=(contact, freewheel))
     return Problem(system, jnp.zeros(2), jnp.array([u1, u2]), t1=0.1, dt=1e-2)
+
+
+def _gap(t: Array, q: Array, p: Any) -> Array:
+    return q[1:] - q[:1]
+
+
+def _turning(t: Array, q: Array, u: Array, p: Any) -> Array:
+    return u[:1, None]
 
 
 def _mass(t: Array, q: Array, p: Any) -> Array:
