@@ -84,9 +84,14 @@ def solve_contacts(
         raise ValueError(
             f"solve_contacts: {c.shape[0]} rows are not {n_bilateral} bilateral ones and n contacts with 1 + {d} rows each."
         )
-    laws = LawTable(n_bilateral, ((n, d, law or Coulomb()),))
+    law = law or Coulomb()
+    laws = LawTable(n_bilateral, ((n, d, law),))
     if mu.shape not in ((), (n,), (n, d)):
         raise ValueError(f"solve_contacts: mu must be a number, ({n},) or ({n}, {d}), got shape {mu.shape}.")
+    if mu.ndim == 2 and d > 1 and law.isotropic:
+        raise ValueError(
+            f"solve_contacts: {law} has one mu for each contact, got shape {mu.shape}; see AnisotropicCoulomb."
+        )
     mu = jnp.broadcast_to(mu if mu.ndim == 2 else jnp.broadcast_to(mu, (n,))[:, None], (n, d)).reshape(-1)
     guess = jnp.zeros_like(c) if P_guess is None else jnp.asarray(P_guess, dtype)
     if guess.shape != c.shape:

@@ -167,6 +167,19 @@ def test_sprag_clutch_impact_of_the_thesis():
         assert energy == pytest.approx(-m * u_1 * u_2, rel=1e-9)  # it rises: (3.168)
 
 
+def test_isotropic_friction_takes_one_coefficient_per_contact():
+    with pytest.raises(ValueError, match="one mu for each contact"):
+        ns.solve_contacts(jnp.eye(3), jnp.ones(3), jnp.array([[0.1, 0.2]]), d=2)
+
+
+@pytest.mark.parametrize("method", [*METHODS, "lemke"])
+def test_single_precision_stays_single(method):
+    G, c = jnp.eye(2, dtype=jnp.float32) + 0.2, jnp.array([-3.0, 1.0], jnp.float32)
+    solution = ns.solve_contacts(G, c, jnp.float32(0.1), method=method)
+    assert solution.status == ns.Status.OK
+    assert solution.P_N.dtype == solution.P_F.dtype == solution.residual.dtype == jnp.float32
+
+
 LAWS = {
     "coulomb": (2, ns.Coulomb()),
     "anisotropic": (2, ns.AnisotropicCoulomb()),
@@ -181,7 +194,7 @@ def law_problem(d, law, seed=2, number=30, n=3):
     G, c, _ = random_problems(rng, number, n, d)
     mu = rng.uniform(0.1, 0.8, (number, n, d))
     if law.isotropic:
-        mu = mu[:, :, :1] + 0.0 * mu
+        mu = mu[:, :, 0]
     elif isinstance(law, ns.Contensou):
         mu[:, :, 1] = mu[:, :, 0]
     return G, c, jnp.asarray(mu)
@@ -198,7 +211,8 @@ def test_laws_newton_and_sweeps_agree(name):
         assert np.all(np.asarray(solution.status) == ns.Status.OK)
         P_N, P_F = jnp.asarray(solution.P_N), jnp.asarray(solution.P_F)
         xi_F = jnp.asarray(solution.xi)[:, P_N.shape[1] :].reshape(P_F.shape)
-        last = jax.tree.map(lambda x: jnp.moveaxis(x, -1, 0), (xi_F - P_F, mu))
+        of_rows = jnp.broadcast_to(mu if mu.ndim == 3 else mu[..., None], P_F.shape)
+        last = jax.tree.map(lambda x: jnp.moveaxis(x, -1, 0), (xi_F - P_F, of_rows))
         nearest = jnp.moveaxis(law.project(*last, jnp.maximum(P_N, 0.0)), 0, -1)
         size = np.abs(percussions(solution)).max(axis=1)[:, None, None]
         assert np.max(np.abs(P_F + nearest) / (size + np.abs(xi_F))) <= 1e-9
@@ -216,7 +230,9 @@ def test_derivatives_of_solutions(name):
     rng = np.random.default_rng(9)
     direction = [rng.normal(size=x.shape) * np.abs(x) for x in problem]
     direction[0] = direction[0] + direction[0].transpose(0, 2, 1)
-    direction[2] = direction[2] * 0.0 + 0.3 * problem[2] * rng.normal(size=(*problem[2].shape[:2], 1))
+    direction[2] = direction[2] * 0.0 + 0.3 * problem[2] * rng.normal(
+        size=(*problem[2].shape[:2], *(1,) * (problem[2].ndim - 2))
+    )
     direction = [jnp.asarray(x) for x in direction]
 
     def functional(G, c, mu):

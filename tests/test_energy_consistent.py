@@ -107,6 +107,28 @@ def test_damping_and_friction_dissipate():
     assert E[-1, -1] < 0.5 * E[-1, 0]
 
 
+@pytest.mark.parametrize("normals", ["discrete", "begin"])
+def test_contact_follows_a_moving_floor(normals):
+    """A mass on a floor that rises with 0.1 m/s rises with it."""
+    lift = ns.System(
+        {}, mass=lambda t, q, p: jnp.eye(1), potential=lambda t, q, p: 9.81 * q[0],
+        contacts=ns.Contacts(lambda t, q, p: q - 0.1 * t),
+    )  # fmt: skip
+    traj = ns.simulate(lift, ns.EnergyTwoStep(normals=normals), jnp.zeros(1), jnp.array([0.1]), dt=1e-2, num_steps=50)
+    np.testing.assert_allclose(traj.q[:, 0], 0.1 * traj.t, atol=1e-9)
+    np.testing.assert_allclose(traj.P_N[1:, 0], 9.81e-2, rtol=1e-6)
+
+
+def test_order_with_a_mass_matrix_of_the_coordinates():
+    """(5.58) is of first order, because M and G are those of the beginning of the step."""
+    fine = ns.simulate(CHAIN.system, ns.Rattle(tol=1e-12), CHAIN.q0, CHAIN.u0, dt=1e-4, num_steps=1000).q[-1]
+    errors = []
+    for row, dt in ((50, 2e-3), (100, 1e-3)):
+        traj = ns.simulate(CHAIN.system, ns.EnergyCoordinateMass(), CHAIN.q0, CHAIN.u0, dt=dt, num_steps=100)
+        errors.append(float(jnp.abs(traj.q[row] - fine).max()))
+    assert np.log2(errors[0] / errors[1]) == pytest.approx(1.0, abs=0.15)
+
+
 # The thesis's examples ----------------------------------------------------------------------------------------------
 
 

@@ -7,6 +7,7 @@ what they do about impacts. Forces that have no potential are taken at the midpo
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal, NamedTuple, get_args
@@ -40,7 +41,7 @@ class _Memory(NamedTuple):
 
 
 @dataclass(frozen=True)
-class _Consistent:
+class _Consistent(ABC):
     """What all energy-consistent integrators share."""
 
     normals: Normals = "discrete"
@@ -64,8 +65,9 @@ class _Consistent:
         n = law_table(system.rows(t, q, u)).size
         return _Memory(jnp.zeros((n,), u.dtype), jnp.zeros((n,), u.dtype))
 
+    @abstractmethod
     def _form(self, system: System, t: Array, q: Array, u: Array) -> Form:
-        raise NotImplementedError
+        """The form of the impact-free step; raises where the scheme does not fit the system."""
 
     def _impact_free(self, form: Form, theta: Theta) -> tuple[End, Any]:
         free = ImpactFree(theta.system.rows(theta.t, theta.q, theta.u), form)
@@ -163,8 +165,9 @@ class EnergyDecomposedMass(_Consistent):
         return _decomposed(self, system, t, q, u)
 
 
-class _Two:
-    """Steps with an impact before the impact-free step."""
+@dataclass(frozen=True)
+class _TwoStep(_Consistent):
+    """What the schemes share that put an impact before the impact-free step."""
 
     @property
     def num_solves(self) -> int:
@@ -174,15 +177,15 @@ class _Two:
         rows = system.rows(t, q, u)
         theta = Theta(system, t, dt, q, u, memory.Lambda, tol)
         impact = velocity_level.problem(law_table(rows), _begin, partial(_impact, rows))
-        (u_C, Lambda), stats_1 = implicit.solve(impact.solved_by(self.solver), theta)  # type: ignore[attr-defined]
-        form = self._form(system, t, q, u)  # type: ignore[attr-defined]
-        end, stats_2 = self._impact_free(form, theta._replace(u=u_C, P_guess=memory.P))  # type: ignore[attr-defined]
+        (u_C, Lambda), stats_1 = implicit.solve(impact.solved_by(self.solver), theta)
+        form = self._form(system, t, q, u)
+        end, stats_2 = self._impact_free(form, theta._replace(u=u_C, P_guess=memory.P))
         memory = _Memory(lax.stop_gradient(end.P), lax.stop_gradient(Lambda))
         return Step(end.q, end.u, Lambda + end.P, memory, (stats_1, stats_2))
 
 
 @dataclass(frozen=True)
-class EnergyTwoStep(_Two, _Consistent):
+class EnergyTwoStep(_TwoStep):
     """Energy-consistent integrator with impacts, in two steps.
 
     At the beginning of a step, an impact at fixed q^B (Möller 2011, eq. 5.106):
@@ -244,7 +247,7 @@ class EnergyQuaternion(_Consistent):
 
 
 @dataclass(frozen=True)
-class EnergyQuaternionTwoStep(_Two, _Consistent):
+class EnergyQuaternionTwoStep(_TwoStep):
     """Energy-consistent integrator in two steps for kinematics q̇ = F(q) u that are linear in q, such as quaternions.
 
     An impact at fixed q^B as in `EnergyTwoStep`, then the step of `EnergyQuaternion` from (q^B, u^C) with ε_i = 1

@@ -105,7 +105,7 @@ class ImpactFree(NamedTuple):
         velocities = system.velocities(t, q, u)
         unit = jnp.broadcast_to(velocity_unit(velocities), velocities.shape)
         n_g = self.rows.n_g
-        unit_y = self.join(unit.at[:n_g].set(jnp.minimum(dt, 1.0)), unit[: self.n_kappa])
+        unit_y = self.join(unit.at[:n_g].set(dt), unit[: self.n_kappa])
         unit_S = jnp.broadcast_to(velocity_unit(u), (q.shape[0] + u.shape[0],))
         return _Data(Scaling(r, mu, closed(theta), unit_S, unit_y, tol), theta, d.M_inv, d.W)
 
@@ -152,7 +152,7 @@ class ImpactFree(NamedTuple):
 
         y = system.velocities(t, q, velocity).at[:n_g].set(system.g(t_E, q_E) / dt)
         if form.discrete_normals:
-            y = y.at[normals].set((system.g_N(t_mid, q_E) - system.g_N(t_mid, q)) / dt)
+            y = y.at[normals].set((system.g_N(t_E, q_E) - system.g_N(t, q)) / dt)
         e_N, e_F, _ = system.coefficients(self.rows, u.dtype)
         if form.restitution:
             e = jnp.concatenate([e_N, e_F])

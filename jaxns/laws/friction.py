@@ -6,6 +6,7 @@ semi-axes in units of P_N. Arrays are (d, *lanes); the reservoir max(P_N, 0) is 
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import ClassVar, Literal, get_args
 
@@ -16,16 +17,16 @@ from . import sets
 
 
 @dataclass(frozen=True)
-class FrictionLaw:
+class FrictionLaw(ABC):
     """A law ξ_F ∈ N_{C_F}(−P_F). A law of one's own defines `project` and, if Newton's method is to start from an unloaded
     contact, `sliding`."""
 
     isotropic: ClassVar[bool] = False  # whether all rows of a contact share one μ
     unilateral: ClassVar[bool] = False  # whether C_F is the half-line R−, whatever μ and P_N
 
+    @abstractmethod
     def project(self, x: Array, mu: Array, reservoir: Array) -> Array:
         """Nearest point of C_F."""
-        raise NotImplementedError
 
     def sliding(self, xi: Array, mu: Array, reservoir: Array) -> Array:
         """The point of C_F with the outward normal ξ: −P_F of a contact that slides with ξ."""

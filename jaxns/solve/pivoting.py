@@ -23,23 +23,23 @@ def solve(laws: Laws, contacts: Contacts) -> tuple[Array, Array]:
     owner, halfline = _friction_rows(laws)
 
     def one(G: Array, y: Array, P: Array, mu: Array, closed: Array) -> tuple[Array, Array]:
-        n = laws.n_N
+        n, m, dtype = laws.n_N, len(owner), G.dtype
+        I, O, none = jnp.eye(m, dtype=dtype), jnp.zeros((m, m), dtype), jnp.zeros((n, m), dtype)
         constant = y - G @ P
         limit = jnp.where(halfline, 0.0, mu)[:, None] * (owner[:, None] == jnp.arange(n))  # P_F = λ_R − limit P_N
-        to_P = jnp.block([[jnp.eye(n), jnp.zeros((n, len(owner)))], [-limit, jnp.eye(len(owner))]])
+        to_P = jnp.block([[jnp.eye(n, dtype=dtype), none], [-limit, I]])
         K = G @ to_P
-        I, O = jnp.eye(len(owner)), jnp.zeros((len(owner), len(owner)))
         M = jnp.block([
-            [K[:n], jnp.zeros((n, len(owner)))],
+            [K[:n], none],
             [K[n:], jnp.where(halfline, 0.0, I)],
             [jnp.where(halfline[:, None], 0.0, 2.0 * limit), jnp.where(halfline, O, -I), jnp.where(halfline, I, O)],
         ])  # fmt: skip
-        q = jnp.concatenate([constant, jnp.where(halfline, 1.0, 0.0)])
+        q = jnp.concatenate([constant, jnp.where(halfline, 1.0, 0.0).astype(dtype)])
         # Contacts that are open, and the negative part of a half-line, have a slack that keeps their percussion zero.
-        here = jnp.concatenate([closed, jnp.ones((2 * len(owner),), bool)])
-        M = jnp.where(here[:, None], M, jnp.eye(M.shape[0]))
+        here = jnp.concatenate([closed, jnp.ones((2 * m,), bool)])
+        M = jnp.where(here[:, None], M, jnp.eye(M.shape[0], dtype=dtype))
         solution = lemke(M, jnp.where(here, q, 1.0))
-        found = to_P @ solution.z[: n + len(owner)]
+        found = to_P @ solution.z[: n + m]
         return jnp.where(solution.status == 0, found, P), solution.iterations
 
     arguments = (contacts.G, contacts.y, contacts.P, contacts.mu, contacts.closed)
