@@ -12,11 +12,14 @@ from .integrators.energy_consistent import (
     EnergyQuaternionTwoStep,
     EnergyTwoStep,
 )
+from .integrators.event_driven import EventDriven
+from .integrators.events import EventKind, Events
 from .integrators.generalized_alpha import GeneralizedAlpha
 from .integrators.ggl import GGLDecoupled, GGLUnified
 from .integrators.lobatto import Lobatto
 from .integrators.moreau import Moreau
 from .integrators.rattle import Rattle
+from .integrators.runge_kutta import HEM5, RKF45
 from .laws.friction import AnisotropicCoulomb, Contensou, Coulomb, FrictionLaw, SpragClutch
 from .model import bodies
 from .model.contacts import Contacts
@@ -26,6 +29,8 @@ from .solve.lemke import Complementarity, lemke
 from .solve.status import Status
 
 __all__ = [
+    "HEM5",
+    "RKF45",
     "AnisotropicCoulomb",
     "Complementarity",
     "ContactSolution",
@@ -40,6 +45,9 @@ __all__ = [
     "EnergyQuaternion",
     "EnergyQuaternionTwoStep",
     "EnergyTwoStep",
+    "EventDriven",
+    "EventKind",
+    "Events",
     "FrictionLaw",
     "GGLDecoupled",
     "GGLUnified",

@@ -9,6 +9,7 @@ import inspect
 import math
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
@@ -110,7 +111,7 @@ def _problems() -> dict[str, Callable[..., ns.Problem]]:
 
 def _integrators() -> dict[str, Callable[[], Any]]:
     public: dict[str, Any] = {name: getattr(ns, name) for name in ns.__all__}
-    return {name: c for name, c in public.items() if isinstance(c, type) and hasattr(c, "step")}
+    return {name: c for name, c in public.items() if isinstance(c, type) and hasattr(c, "start") and hasattr(c, "step")}
 
 
 def _list(options: argparse.Namespace) -> None:
@@ -165,6 +166,9 @@ def _value(what: str, text: str, default: Any) -> Any:
         if text.lower() not in ("true", "false"):
             raise UsageError(f"{what}: must be true or false, got {text!r}.")
         return text.lower() == "true"
+    if isinstance(default, ns.HEM5):  # the method of EventDriven for smooth motion
+        methods = {"HEM5": ns.HEM5(), "RKF45": ns.RKF45()}
+        return methods[_find("method", text, methods)]
     try:
         value = _finite(text)
     except argparse.ArgumentTypeError as error:
@@ -222,10 +226,19 @@ def _run(options: argparse.Namespace) -> None:
     system, traj = chosen.problem.system, result.trajectory
     _print_table([*chosen.settings(options), ("dt", f"{dt:g} s"), *_report(system, result)])
     title = f"{chosen.name}, {type(chosen.integrator).__name__}"
-    arrays = {f.name: getattr(traj, f.name) for f in fields(traj)}
-    _write(options, f"{chosen.name}.png", arrays, lambda plot: plot.trajectory(system, traj, title=title))
+    _write(options, f"{chosen.name}.png", _arrays(traj), lambda plot: plot.trajectory(system, traj, title=title))
     if result.failure is not None:
         raise result.failure
+
+
+def _arrays(traj: ns.Trajectory) -> dict[str, Any]:
+    """What a file keeps of a trajectory; events and effort as events_t, effort_accepted and so on."""
+    arrays = {f.name: getattr(traj, f.name) for f in fields(traj) if f.name not in ("events", "effort")}
+    if traj.events is not None:
+        arrays |= {f"events_{f.name}": getattr(traj.events, f.name) for f in fields(traj.events)}
+    if traj.effort is not None:
+        arrays |= {f"effort_{name}": value for name, value in traj.effort._asdict().items()}
+    return arrays
 
 
 def _converge(options: argparse.Namespace) -> None:
@@ -307,8 +320,15 @@ def _report(system: ns.System, result: _Result) -> list[tuple[str, str]]:
         ("wall time", f"{result.wall:.2f} s: compilation {result.compilation:.2f} s, run {run:.2f} s"),
     ]
     ran = np.asarray(traj.stage_iterations)[status != ns.Status.STOPPED]
-    for k, iterations in enumerate(ran.T, start=1):
-        lines.append((f"Newton iterations, solve {k}", f"mean {iterations.mean():.2f}, max {iterations.max()}"))
+    names = [f"Newton iterations, solve {k}" for k in range(1, ran.shape[1] + 1)]
+    if traj.effort is not None:
+        names = ["trial steps in a row", "Newton iterations of events"]
+        lines.append(("steps of the integrator", f"{int(traj.effort.accepted.sum())}"))
+    for name, iterations in zip(names, ran.T, strict=True):
+        lines.append((name, f"mean {iterations.mean():.2f}, max {iterations.max()}"))
+    if traj.events is not None:
+        kinds = Counter(ns.EventKind(int(k)).name for k in traj.events.kind)
+        lines.append(("events", ", ".join(f"{n} {name}" for name, n in kinds.items()) or "none"))
     g, g_dot, g_N, total = (np.asarray(v) for v in _measures(system, traj))
     if g.size:
         lines += [("max |g|", f"{np.abs(g).max():.3e}"), ("max |ġ|", f"{np.abs(g_dot).max():.3e}")]

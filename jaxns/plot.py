@@ -24,6 +24,8 @@ MAX_LEGEND = 12  # more curves than this have no legend: nobody could read it
 def trajectory(system: System, traj: Trajectory, *, title: str = "") -> Figure:
     """Positions, velocities, gaps, percussions and energies over time; panels without content are left out.
 
+    Grey lines mark the events of an event-driven run.
+
     The figure belongs to the caller alone, not to pyplot: keep it with `figure.savefig("file.png")`, or let a notebook
     show it as the value of its cell.
 
@@ -43,6 +45,8 @@ def trajectory(system: System, traj: Trajectory, *, title: str = "") -> Figure:
         draw(ax)
         ax.grid(alpha=0.3)
         ax.margins(x=0.0)
+        for instant in _instants(traj):
+            ax.axvline(instant, color="0.6", linewidth=0.5, zorder=0)
     for ax in axes[len(panels) :]:
         ax.remove()
     for ax in axes[max(len(panels) - columns, 0) : len(panels)]:
@@ -120,6 +124,15 @@ def _new_figure(**options: Any) -> Figure:
     except ImportError as error:
         raise ImportError("plots need matplotlib: pip install 'jaxns-mechanics[plot]'") from error
     return Figure(**options)
+
+
+def _instants(traj: Trajectory) -> np.ndarray:
+    """Instants of events, those that a reader could not tell apart as one."""
+    if traj.events is None:
+        return np.zeros(0)
+    span = max(float(traj.t[-1] - traj.t[0]), 1e-300)
+    _, first = np.unique(np.round(np.asarray(traj.events.t) / span, 3), return_index=True)
+    return np.asarray(traj.events.t)[first]
 
 
 def _panels(system: System, traj: Trajectory) -> list[Callable[[Axes], None]]:

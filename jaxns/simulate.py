@@ -15,6 +15,8 @@ from jax import Array, lax
 from tqdm.auto import tqdm
 
 from .integrators.base import Integrator, law_table, tolerance
+from .integrators.event_state import Effort, Memory
+from .integrators.events import Events
 from .laws.table import LawTable
 from .model.checks import check_arguments, check_initial_state, check_restitution, check_shapes
 from .model.system import Rows, System
@@ -56,6 +58,8 @@ class Trajectory:
     residual: Array  # (N,) largest residual
     stage_iterations: Array  # (N, solves per step)
     worst_row: Array  # (N,) row (g, γ, N, F) with the largest residual of a failed step, −1 for a smooth equation
+    events: Events | None = None  # of event-driven runs: impacts, detachments, stick and slip
+    effort: Effort | None = None  # of event-driven runs: steps and evaluations, each (N,)
 
     @property
     def ok(self) -> Array:
@@ -118,7 +122,9 @@ def simulate(
     if progress and concrete:
         traj = _run_with_progress(system, integrator, tol, start, num_rows, save_every)
     else:
-        traj = _finish(start, _run(system, integrator, tol, start, num_rows, save_every)[1])
+        traj = _finish(start, *_run(system, integrator, tol, start, num_rows, save_every))
+    if concrete and traj.events is not None:
+        traj = replace(traj, events=traj.events.trimmed())
     if concrete and throw and not bool(traj.ok):
         raise SimulationError(_failure_message(system, traj, save_every), traj)
     return traj
@@ -148,7 +154,7 @@ def _start(system: System, integrator: Integrator, q0: Array, u0: Array, dt: Any
 @partial(jax.jit, static_argnums=(1, 2, 4, 5))
 def _run(
     system: System, integrator: Integrator, tol: float, start: _Loop, num_rows: int, save_every: int
-) -> tuple[_Loop, dict[str, Array]]:
+) -> tuple[_Loop, dict[str, Any]]:
     """`num_rows` rows of `save_every` steps each; returns the last state and the stacked rows."""
     row = _row(system, integrator, tol, start, save_every)
     return lax.scan(lambda loop, _: row(loop), start, length=num_rows)
@@ -156,12 +162,12 @@ def _run(
 
 def _row(
     system: System, integrator: Integrator, tol: float, start: _Loop, save_every: int
-) -> Callable[[_Loop], tuple[_Loop, dict[str, Array]]]:
+) -> Callable[[_Loop], tuple[_Loop, dict[str, Any]]]:
     """The function that advances the loop by one row."""
     rows = system.rows(start.t0, start.q, start.u)
     laws = law_table(rows)
 
-    def step(loop: _Loop) -> tuple[_Loop, dict[str, Array]]:
+    def step(loop: _Loop) -> tuple[_Loop, dict[str, Any]]:
         alive = loop.status == Status.OK
         t = loop.t0 + loop.n * loop.dt
         limit = jnp.where(alive, jnp.asarray(tol, loop.q.dtype), jnp.inf)
@@ -190,13 +196,14 @@ def _row(
             "stage_iterations": jnp.stack([s.iterations for s in new.solves]),
             "residual": jnp.max(jnp.stack([s.residual for s in new.solves])),
             "worst_row": jnp.where(alive & ~accepted, worst, -1),
+            "extra": jax.tree.map(lambda e: keep(e, jnp.zeros_like(e))[None], new.extra),
         }
         return after, info
 
     policy = jax.checkpoint_policies.save_only_these_names(ROOT)
     step = jax.checkpoint(step, policy=policy, prevent_cse=False)
 
-    def row(loop: _Loop) -> tuple[_Loop, dict[str, Array]]:
+    def row(loop: _Loop) -> tuple[_Loop, dict[str, Any]]:
         loop, info = step(loop) if save_every == 1 else _merged(step, loop, save_every)
         parts = _split(info.pop("P"), rows, laws)
         return loop, {"t": loop.t0 + loop.n * loop.dt, "q": loop.q, "u": loop.u, **parts, **info}
@@ -220,7 +227,7 @@ def simulate_each_dt(
     def lane(phase: Array, which: Array) -> dict[str, Array]:
         row = _row(system, integrator, tol, start, 1)
 
-        def next_row(loop: _Loop, now: tuple[Array, Array]) -> tuple[_Loop, dict[str, Array]]:
+        def next_row(loop: _Loop, now: tuple[Array, Array]) -> tuple[_Loop, dict[str, Any]]:
             phase, dt = now
             loop = jax.tree.map(lambda first, last: jnp.where(phase == _FRESH, first, last), start, loop)
             status = jnp.where(phase == _IDLE, Status.STOPPED, loop.status)
@@ -239,7 +246,7 @@ def simulate_each_dt(
             which[place[k]] = k
             begin += num_steps[k]
     rows = jax.vmap(lane)(jnp.asarray(phase), jnp.asarray(which))
-    return [_finish(start, jax.tree.map(lambda r, k=k: r[place[k]], rows)) for k in range(len(num_steps))]
+    return [_finish(start, None, jax.tree.map(lambda r, k=k: r[place[k]], rows)) for k in range(len(num_steps))]
 
 
 _ON, _FRESH, _IDLE = 0, 1, 2  # what a lane does next: go on, begin its next run, or nothing any more
@@ -258,22 +265,25 @@ def _queues(num_steps: tuple[int, ...]) -> list[list[int]]:
     return queues
 
 
-def _merged(step: Callable[..., Any], loop: _Loop, count: int) -> tuple[_Loop, dict[str, Array]]:
+def _merged(step: Callable[..., Any], loop: _Loop, count: int) -> tuple[_Loop, dict[str, Any]]:
     """`count` steps as one row: the last percussions, the first failure, largest residual, all iterations."""
 
-    def both(carry: tuple[_Loop, dict[str, Array]]) -> tuple[tuple[_Loop, dict[str, Array]], None]:
+    def both(carry: tuple[_Loop, dict[str, Any]]) -> tuple[tuple[_Loop, dict[str, Any]], Any]:
         loop, seen = carry
         loop, info = step(loop)
+        extra = jax.tree.map(lambda e: e[0], info.pop("extra"))
         info["stage_iterations"] = seen["stage_iterations"] + info["stage_iterations"]
         info["residual"] = jnp.maximum(seen["residual"], info["residual"])
         fresh = seen["status"] == Status.OK
         for name in ("status", "worst_row"):
             info[name] = jnp.where(fresh, info[name], seen[name])
-        return (loop, info), None
+        return (loop, info), extra
 
     _, shapes = jax.eval_shape(step, loop)
+    shapes.pop("extra")
     nothing = jax.tree.map(lambda s: jnp.zeros(s.shape, s.dtype), shapes)
-    return checkpointed_scan(both, (loop, nothing), count)[0]
+    (loop, info), extra = checkpointed_scan(both, (loop, nothing), count)
+    return loop, {**info, "extra": extra}
 
 
 def checkpointed_scan(step: Callable[[Any], tuple[Any, Any]], carry: Any, length: int) -> tuple[Any, Any]:
@@ -308,12 +318,17 @@ def _split(P: Array, rows: Rows, laws: LawTable) -> dict[str, Array]:
     return {"P_g": P_b[: rows.n_g], "P_gamma": P_b[rows.n_g :], "P_N": P_N, "P_F": laws.contact_matrix(P_F)}
 
 
-def _finish(start: _Loop, rows: dict[str, Array]) -> Trajectory:
-    """Put the initial state in front of the rows."""
+def _finish(start: _Loop, end: _Loop | None, rows: dict[str, Any]) -> Trajectory:
+    """Put the initial state in front of the rows, and what the integrator remembers of events beside them."""
     first = {"t": start.t0, "q": start.q, "u": start.u}
     for name in ("t", "q", "u", "P_g", "P_gamma", "P_N", "P_F"):
         initial = first.get(name, jnp.zeros_like(rows[name][0]))
         rows[name] = jnp.concatenate([initial[None], rows[name]])
+    extra = rows.pop("extra")
+    if extra is not None:
+        rows["effort"] = jax.tree.map(lambda e: jnp.sum(e, axis=1), extra)
+    if end is not None and isinstance(end.memory, Memory):
+        rows["events"] = end.memory.log.events()
     return Trajectory(iterations=jnp.sum(rows["stage_iterations"], axis=-1), **rows)
 
 
@@ -328,7 +343,7 @@ def _run_with_progress(
             loop, rows = _run(system, integrator, tol, loop, num_rows // pieces, save_every)
             parts.append(rows)
             bar.update(int(loop.n) - bar.n)
-    return _finish(start, jax.tree.map(lambda *r: jnp.concatenate(r), *parts))
+    return _finish(start, loop, jax.tree.map(lambda *r: jnp.concatenate(r), *parts))
 
 
 def _failure_message(system: System, traj: Trajectory, save_every: int) -> str:

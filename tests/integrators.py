@@ -19,7 +19,8 @@ def named(*integrators):
 
 MOREAU, RATTLE, LOBATTO = ns.Moreau(), ns.Rattle(), ns.Lobatto(stages=3)
 DECOUPLED, UNIFIED, ALPHA = ns.GGLDecoupled(), ns.GGLUnified(), ns.GeneralizedAlpha()
-ALL = named(MOREAU, RATTLE, LOBATTO, DECOUPLED, UNIFIED, ALPHA)
+EVENT = ns.EventDriven()
+ALL = named(MOREAU, RATTLE, LOBATTO, DECOUPLED, UNIFIED, ALPHA, EVENT)
 # For systems of one form; tests/test_energy_consistent.py keeps their side of the contract.
 CONSISTENT = named(
     ns.EnergyConstantMass(),

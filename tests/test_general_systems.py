@@ -135,7 +135,10 @@ def test_skate_runs_in_a_circle(skate_runs, integrator):
         errors.append(np.abs(q[:, :2] - circle).max())
         np.testing.assert_allclose(q[:, 2], TURN * t, atol=1e-9)
     assert errors[0] <= 0.1
-    assert np.log2(errors[0] / errors[1]) >= NONHOLONOMIC_ORDER[name] - 0.1, errors
+    if name == "EventDriven":  # its own steps do not depend on dt
+        assert max(errors) <= 1e-8
+    else:
+        assert np.log2(errors[0] / errors[1]) >= NONHOLONOMIC_ORDER[name] - 0.1, errors
 
 
 @pytest.mark.parametrize("integrator", POSITION_LEVEL)

@@ -23,6 +23,7 @@ class Step(NamedTuple):
     P: Array  # (n,) percussion increments, rows (g, γ, N, F)
     memory: Any  # what the next step wants to know of this one
     solves: tuple[inclusion.Stats, ...]  # one for each solve of the step
+    extra: Any = None  # what else an integrator tells of the step
 
 
 class Theta(NamedTuple):

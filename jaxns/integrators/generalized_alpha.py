@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -16,6 +16,7 @@ from ..solve.inclusion import Problem, Scaling
 from ..solve.lanes import materialise
 from ..solve.status import Status
 from . import velocity_level
+from .acceleration_level import Accelerations, Instant, acceleration_rows, unit_slips
 from .base import Configuration, Directions, Step, Theta, law_table, tolerance, velocity_unit, with_row_of_system
 from .position_level import of_position
 
@@ -72,9 +73,12 @@ class GeneralizedAlpha:
         """Accelerations and forces of the initial state, from the laws on acceleration level."""
         rows = system.rows(t, q, u)
         laws = LevelTable(law_table(rows), rows.n_g)
-        start = _Start(rows)
-        theta = Theta(system, t, dt, q, u, jnp.zeros_like(u), jnp.asarray(tolerance(None, u.dtype), u.dtype))
-        (u_dot, force), stats = implicit.solve(start.problem(), theta)
+        near = jnp.sqrt(jnp.finfo(q.dtype).eps)
+        closed = (system.g_N(t, q) <= near) & (system.g_N_dot(t, q, u) <= near)
+        direction, speed = unit_slips(laws.table, system.gamma_F(t, q, u))
+        tol = jnp.asarray(tolerance(None, u.dtype), u.dtype)
+        instant = Instant(system, t, q, u, closed, speed > near, direction, dt, tol)
+        (u_dot, force, _), stats = implicit.solve(Accelerations(rows).problem(), instant)
         past = _Past(u_dot, u_dot, force, force)
         return _Memory(past, jnp.zeros((laws.size,), u.dtype), stats.status)
 
@@ -129,12 +133,6 @@ class _Coefficients(NamedTuple):
 
     def for_position(self, old: Array, new: Array) -> Array:
         return (0.5 - self.beta) * old + self.beta * new
-
-
-def acceleration_rows(system: System, t: Array, q: Array, u: Array, u_dot: Array) -> Array:
-    """(g̈, γ̇, g̈_N, γ̇_F): the time derivative of the velocity rows along the motion."""
-    rates = (jnp.ones_like(t), system.q_dot(t, q, u), u_dot)
-    return jax.jvp(system.velocities, (t, q, u), rates)[1]
 
 
 def _pull(system: System, t: Array, q: Array, u: Array, P: Array) -> Array:
@@ -242,49 +240,3 @@ class _Coupled(NamedTuple):
 
     def outputs(self, z: Array, P: Array, data: _Data) -> _End:
         return self.end(z, P, data)
-
-
-class _StartData(NamedTuple):
-    scaling: Scaling
-    theta: Theta
-    directions: Directions
-
-
-class _Start(NamedTuple):
-    """Accelerations of the initial state: with y = Δt (g̈, γ̇, g̈_N, γ̇_F) + (0, 0, 0, γ_F) and percussions Δt λ.
-
-    The term γ_F makes a sliding contact slide on, and leaves a sticking one to the law on acceleration level.
-    """
-
-    rows: Rows
-
-    def problem(self) -> Problem:
-        return Problem(law_table(self.rows), self.prepare, self.prepare, self.guess, self.equations, self.outputs)
-
-    def prepare(self, theta: Theta) -> _StartData:
-        system, t, _, q, u, _, tol = theta
-        d = Directions.at(Configuration(system, t, q, u))
-        near = jnp.sqrt(jnp.finfo(q.dtype).eps)
-        closed = (system.g_N(t, q) <= near) & (system.g_N_dot(t, q, u) <= near)
-        _, _, mu = system.coefficients(self.rows, u.dtype)
-        velocities = system.velocities(t, q, u)
-        unit = jnp.broadcast_to(velocity_unit(velocities), velocities.shape)
-        r = law_table(self.rows).prox_parameters(d.G_diagonal(), mu)
-        return _StartData(Scaling(r, mu, closed, unit[:0], unit, tol), theta, d)
-
-    def guess(self, data: _StartData) -> tuple[Array, Array]:
-        zero = jnp.zeros_like(data.scaling.unit_y)
-        return zero[:0], zero
-
-    def u_dot(self, P: Array, data: _StartData) -> Array:
-        system, t, dt, q, u, _, _ = data.theta
-        return data.directions.accelerate(system.h(t, q, u)) + data.directions.kick(P) / dt
-
-    def equations(self, z: Array, P: Array, data: _StartData) -> tuple[Array, Array]:
-        system, t, dt, q, u, _, _ = data.theta
-        y = dt * acceleration_rows(system, t, q, u, self.u_dot(P, data))
-        head = self.rows.n_bilateral + self.rows.n_N
-        return z, y.at[head:].add(system.gamma_F(t, q, u))
-
-    def outputs(self, z: Array, P: Array, data: _StartData) -> Any:
-        return self.u_dot(P, data), P / data.theta.dt

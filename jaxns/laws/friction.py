@@ -40,6 +40,12 @@ class FrictionLaw(ABC):
         """Relative step sizes r_k of the rows for which `residual` is well scaled."""
         return jnp.ones_like(mu)
 
+    def gauge(self, P: Array, mu: Array) -> Array | None:
+        """The smallest reservoir whose set holds −P, a smooth function away from P = 0; None for a law without one.
+
+        Event-driven integration sees by it when a sticking contact begins to slide."""
+        return None
+
 
 @dataclass(frozen=True)
 class Coulomb(FrictionLaw):
@@ -57,6 +63,9 @@ class Coulomb(FrictionLaw):
 
     def project(self, x: Array, mu: Array, reservoir: Array) -> Array:
         return sets.project_ball(x, mu[0] * reservoir)
+
+    def gauge(self, P: Array, mu: Array) -> Array:
+        return sets.ellipsoid_gauge(P, mu)
 
 
 @dataclass(frozen=True)
@@ -99,6 +108,9 @@ class AnisotropicCoulomb(FrictionLaw):
             return jnp.ones_like(mu)
         largest = jnp.max(mu, axis=0)
         return jnp.where(mu > 0.0, (mu / jnp.where(largest > 0.0, largest, 1.0)) ** 2, 1.0)
+
+    def gauge(self, P: Array, mu: Array) -> Array:
+        return sets.ellipsoid_gauge(P, mu)
 
 
 Shape = Literal["exact", "ellipsoid", "cylinder", "sphere"]
@@ -159,6 +171,9 @@ class Contensou(FrictionLaw):
 
     def weights(self, mu: Array) -> Array:
         return self._ellipsoid.weights(mu)
+
+    def gauge(self, P: Array, mu: Array) -> Array | None:
+        return self._ellipsoid.gauge(P, mu) if self.shape in ("ellipsoid", "sphere") else None
 
 
 @dataclass(frozen=True)

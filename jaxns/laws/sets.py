@@ -100,6 +100,17 @@ def ellipsoid_direction(x: Array, axes: Array) -> Array:
     return jnp.where(square > 0.0, axes * axes * x / jnp.sqrt(jnp.where(square > 0.0, square, 1.0)), 0.0)
 
 
+def ellipsoid_gauge(x: Array, axes: Array) -> Array:
+    """How many times the ellipsoid must grow to have x on its boundary, ‖x / s‖; axes of length zero do not count.
+
+    >>> float(ellipsoid_gauge(jnp.array([1.0, 0.0]), jnp.array([0.5, 0.1])))
+    2.0
+    """
+    axes = jnp.broadcast_to(axes, x.shape)
+    square = jnp.sum(jnp.where(axes > 0.0, x / jnp.where(axes > 0.0, axes, 1.0), 0.0) ** 2, axis=0)
+    return jnp.where(square > 0.0, jnp.sqrt(jnp.where(square > 0.0, square, 1.0)), 0.0)
+
+
 def project_contensou(x: Array, force: Array, torque: Array) -> Array:
     """Nearest point of the set B_F of Coulomb–Contensou friction; x = (two forces, one torque) is (3, *lanes).
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -100,8 +101,37 @@ class LawTable:
     def scale_mu(self, mu: Array, r: Array) -> Array:
         """Friction coefficients between scaled percussions P̂ = P/√r: ‖P_F‖ ≤ μ P_N reads ‖P̂_F‖ ≤ μ √(r_N/r_F) P̂_N."""
         _, r_N, r_F = self.split(r)
-        normal = [jnp.repeat(r_N[contacts], d, axis=0) for contacts, _, d, _ in self.blocks() if d]
-        return mu * jnp.sqrt(jnp.concatenate(normal) / r_F) if normal else mu
+        return mu * jnp.sqrt(self.spread(r_N) / r_F)
+
+    def spread(self, values: Array) -> Array:
+        """Values of the contacts (n_N,) on the friction rows (n_F,)."""
+        parts = [jnp.repeat(values[contacts], d, axis=0) for contacts, _, d, _ in self.blocks()]
+        return jnp.concatenate(parts) if parts else values[:0]
+
+    def gather(self, rows: Array) -> Array:
+        """Sums over the friction rows (n_F,) of each contact (n_N,)."""
+        parts = []
+        for contacts, friction, d, _ in self.blocks():
+            parts.append(jnp.sum(rows[friction].reshape(contacts.stop - contacts.start, d, *rows.shape[1:]), axis=1))
+        return jnp.concatenate(parts) if parts else jnp.zeros_like(rows, shape=(0, *rows.shape[1:]))
+
+    def sliding(self, xi_F: Array, mu: Array) -> Array:
+        """−P_F of contacts that slide with ξ_F under a unit normal percussion (n_F,)."""
+        parts = []
+        for contacts, rows, d, law in self.blocks():
+            if d:
+                one = jnp.ones((contacts.stop - contacts.start,), xi_F.dtype)
+                xi, mu_k = (x[rows].reshape(-1, d) for x in (xi_F, mu))
+                parts.append(jax.vmap(law.sliding)(xi, mu_k, one).reshape(-1))
+        return jnp.concatenate(parts) if parts else xi_F
+
+    def gauge(self, P_F: Array, mu: Array) -> Array:
+        """The normal percussion that each contact needs at least to carry P_F (n_N,)."""
+        parts: list[Any] = []
+        for contacts, rows, d, law in self.blocks():
+            P, mu_k = (x[rows].reshape(contacts.stop - contacts.start, d) for x in (P_F, mu))
+            parts.append(jax.vmap(law.gauge)(P, mu_k) if d else jnp.zeros_like(P, shape=P.shape[:1]))
+        return jnp.concatenate(parts) if parts else P_F[:0]
 
     def contact_matrix(self, P_F: Array) -> Array:
         """Friction rows (n_F,) as one row per contact (n_N, d), zero-padded to the largest d of all groups."""

@@ -5,9 +5,12 @@ The arguments are also the keys of `system.params`, so a study can write `proble
 
 from .bouncing_ball import bouncing_ball
 from .double_pendulum import double_pendulum
+from .edge_sphere import edge_sphere
+from .four_bar import four_bar
 from .impact_oscillator import impact_oscillator
 from .mass_on_slope import mass_on_slope
 from .overbalanced_wheel import overbalanced_wheel
+from .rocking_block import rocking_block
 from .slider_crank import slider_crank
 from .slider_crank_angles import slider_crank_bilateral, slider_crank_minimal
 from .sprag_clutch import sprag_clutch
@@ -18,9 +21,12 @@ from .woodpecker import woodpecker
 __all__ = [
     "bouncing_ball",
     "double_pendulum",
+    "edge_sphere",
+    "four_bar",
     "impact_oscillator",
     "mass_on_slope",
     "overbalanced_wheel",
+    "rocking_block",
     "slider_crank",
     "slider_crank_bilateral",
     "slider_crank_minimal",

@@ -55,7 +55,7 @@ def _root_jvp(problem: inclusion.Problem, primals: tuple[Any], tangents: tuple[A
     x_dot = -dense.solve(J, F_dot)
     # r decides which element of the generalized Jacobian is used, never the solution: it carries no derivative.
     root_dot = inclusion.Root(x_dot, jnp.zeros_like(root.r))
-    return (root, stats), (root_dot, jax.tree.map(_zero_tangent, stats))
+    return (root, stats), (root_dot, jax.tree.map(zero_tangent, stats))
 
 
 @partial(jax.custom_jvp, nondiff_argnums=(0,))
@@ -77,7 +77,8 @@ def _jacobian_jvp(
     return _jacobian(problem, root, theta), J_dot
 
 
-def _zero_tangent(value: Array) -> Any:
+def zero_tangent(value: Array) -> Any:
+    """The tangent of a value that has no derivative."""
     if jnp.issubdtype(value.dtype, jnp.inexact):
         return jnp.zeros_like(value)
     return np.zeros(value.shape, jax.dtypes.float0)

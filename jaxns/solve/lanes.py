@@ -340,3 +340,14 @@ _RULES: dict[str, Callable[[Any, list[Array], int], Any]] = {
         _same_parameters,
     ),
 }
+
+
+@jax.custom_batching.custom_vmap
+def anywhere(flag: Array) -> Array:
+    """Whether a flag is set in any lane: a predicate for `lax.cond` that stays a real branch under `jax.vmap`."""
+    return flag
+
+
+@anywhere.def_vmap
+def _anywhere_vmap(axis_size: int, in_batched: list[bool], flag: Array) -> tuple[Array, bool]:
+    return anywhere(jnp.any(flag, axis=0) if in_batched[0] else flag), False

@@ -13,6 +13,7 @@ class Status(enum.IntEnum):
     NONFINITE = 2
     STOPPED = 3
     RAY = 4
+    TOO_MANY_STEPS = 5
 
     @property
     def message(self) -> str:
@@ -24,5 +25,6 @@ _MESSAGES = {
     Status.NOT_CONVERGED: "the iteration limit was reached before the tolerance",
     Status.NONFINITE: "a residual became NaN or infinite",
     Status.STOPPED: "not run, because an earlier step failed",
+    Status.TOO_MANY_STEPS: "more steps between two rows than max_steps allows (raise it, or take a smaller dt)",
     Status.RAY: "complementary pivoting ended on a ray: no solution was found",
 }

@@ -1,0 +1,231 @@
+"""Constraints and contacts on acceleration level: what holds between two events.
+
+    M u̇ = h + W λ,      (g̈, γ̇, g̈_N, γ̇_F) = Wᵀu̇ + ν(t, q, u)
+
+Two questions are answered here. Which contacts stay closed, which of them stick and which begin to slide (an inclusion)?
+And, that being known, which accelerations and forces follow (a linear system)?
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import Array, lax
+
+from ..laws.table import LawTable
+from ..model.system import Rows, System
+from ..solve import dense
+from ..solve.inclusion import Problem, Scaling
+from ..solve.lanes import materialise
+from ..solve.lemke import lemke
+from .base import Configuration, Directions, law_table, velocity_unit
+
+
+def acceleration_rows(system: System, t: Array, q: Array, u: Array, u_dot: Array) -> Array:
+    """(g̈, γ̇, g̈_N, γ̇_F): the time derivative of the velocity rows along the motion."""
+    rates = (jnp.ones_like(t), system.q_dot(t, q, u), u_dot)
+    return jax.jvp(system.velocities, (t, q, u), rates)[1]
+
+
+def unit_slips(laws: LawTable, gamma_F: Array) -> tuple[Array, Array]:
+    """Directions of sliding (n_F,), zero where there is none, and the speeds (n_N,)."""
+    square = laws.gather(gamma_F * gamma_F)
+    speed = jnp.where(square > 0.0, jnp.sqrt(jnp.where(square > 0.0, square, 1.0)), 0.0)
+    return gamma_F / laws.spread(jnp.where(square > 0.0, speed, 1.0)), speed
+
+
+# Which contacts act -------------------------------------------------------------------------------------------------
+
+
+class Instant(NamedTuple):
+    """A state at which contacts must decide."""
+
+    system: System
+    t: Array
+    q: Array
+    u: Array
+    closed: Array  # (n_N,) bool: contacts with g_N = ġ_N = 0
+    slides: Array  # (n_N,) bool: those that slide already
+    direction: Array  # (n_F,) in which they do
+    tau: Array  # time that turns forces into percussions, for the scale of the rows
+    tol: Array
+
+
+class _Data(NamedTuple):
+    scaling: Scaling
+    instant: Instant
+    directions: Directions
+
+
+class Accelerations(NamedTuple):
+    """The inclusion of the accelerations: percussions τλ, rows y = τ (g̈, γ̇, g̈_N, γ̇_F).
+
+        closed:    g̈_N ∈ N_{R−}(−λ_N),  otherwise λ_N = 0
+        sticking:  γ̇_F ∈ N_{C_F(λ_N)}(−λ_F)
+        sliding:   λ_F of sliding along the direction given
+
+    Its outputs are u̇, λ and y/τ.
+    """
+
+    rows: Rows
+
+    def problem(self) -> Problem:
+        return Problem(law_table(self.rows), self.prepare, self.prepare, self.guess, self.equations, self.outputs)
+
+    def prepare(self, instant: Instant) -> _Data:
+        system, t, q, u, closed, *_, tau, tol = instant
+        laws = law_table(self.rows)
+        d = Directions.at(Configuration(system, t, q, u))
+        mu = system.coefficients(self.rows, u.dtype)[2]
+        size = jnp.concatenate([system.velocities(t, q, u), tau * acceleration_rows(system, t, q, u, 0.0 * u)])
+        unit = jnp.broadcast_to(velocity_unit(size), (laws.size,))
+        scaling = Scaling(laws.prox_parameters(d.G_diagonal(), mu), mu, closed, unit[:0], unit, tol)
+        return _Data(scaling, instant, d)
+
+    def guess(self, data: _Data) -> tuple[Array, Array]:
+        zero = jnp.zeros_like(data.scaling.unit_y)
+        return zero[:0], zero
+
+    def u_dot(self, P: Array, data: _Data) -> Array:
+        system, t, q, u, *_ = data.instant
+        return data.directions.accelerate(system.h(t, q, u)) + data.directions.kick(P) / data.instant.tau
+
+    def equations(self, z: Array, P: Array, data: _Data) -> tuple[Array, Array]:
+        system, t, q, u, _, slides, direction, tau, _ = data.instant
+        laws = law_table(self.rows)
+        y_b, y_N, y_F = laws.split(tau * acceleration_rows(system, t, q, u, self.u_dot(P, data)))
+        # A row that is constant and not zero lies in the normal cone of one force alone: that of sliding along it.
+        y_F = jnp.where(laws.spread(slides), direction / data.scaling.unit_y[:1], y_F)
+        return z, jnp.concatenate([y_b, y_N, y_F])
+
+    def outputs(self, z: Array, P: Array, data: _Data) -> tuple[Array, Array, Array]:
+        system, t, q, u, *_ = data.instant
+        u_dot = self.u_dot(P, data)
+        return u_dot, P / data.instant.tau, acceleration_rows(system, t, q, u, u_dot)
+
+
+# What follows -------------------------------------------------------------------------------------------------------
+
+
+class Mode(NamedTuple):
+    """What the contacts do between two events."""
+
+    closed: Array  # (n_N,) bool: they persist, g_N = ġ_N = 0
+    stick: Array  # (n_N,) bool: of these, the ones with γ_F = 0
+    direction: Array  # (n_F,) of sliding of the others, at the beginning of the step
+
+
+class Forces(NamedTuple):
+    """Accelerations and forces of a smooth motion."""
+
+    u_dot: Array  # (nu,)
+    force: Array  # (n,) λ of all rows (g, γ, N, F)
+
+
+class Motion(NamedTuple):
+    """A system whose contacts are in one mode: rows that act are equations, sliding friction follows the normal force.
+
+    With `unilateral` the normal rows of closed contacts obey 0 ≤ λ_N ⊥ (row) ≥ 0 instead, which stays solvable where two
+    gap functions meet at an edge.
+    """
+
+    system: System
+    mode: Mode
+    unilateral: bool = False
+
+    def laws(self, t: Array, q: Array, u: Array) -> LawTable:
+        return law_table(self.system.rows(t, q, u))
+
+    def acting(self, laws: LawTable) -> Array:
+        """(n,) bool: the rows of bilateral constraints, closed contacts and sticking friction."""
+        closed, stick = self.mode.closed, self.mode.stick
+        bilateral = jnp.ones((laws.n_bilateral,), bool)
+        return jnp.concatenate([bilateral, closed, laws.spread(closed & stick)])
+
+    def friction(self, laws: LawTable, t: Array, q: Array, u: Array) -> Array:
+        """−λ_F of sliding contacts per unit of normal force (n_F,), zero for the others."""
+        system, (closed, stick, old) = self.system, self.mode
+        mu = system.coefficients(system.rows(t, q, u), u.dtype)[2]
+        gamma_F = system.gamma_F(t, q, u)
+        along = laws.spread(laws.gather(lax.stop_gradient(old * gamma_F)))
+        # Stages of a step that overshoots the end of sliding go on as before: the event comes first. In one dimension the
+        # direction is constant anyway.
+        direction = jnp.where(along > _SLOW, unit_slips(laws, jnp.where(along > _SLOW, gamma_F, 1.0))[0], old)
+        return jnp.where(laws.spread(closed & ~stick), laws.sliding(direction, mu), 0.0)
+
+    def solve(self, t: Array, q: Array, u: Array, W: Array, W_rows: Array, bias: Array) -> Forces:
+        """u̇ and λ with M u̇ = h + W λ at (t, q, u), and W_rowsᵀu̇ + bias = 0 for the rows that act."""
+        laws = self.laws(t, q, u)
+        M_inv = dense.inverse(self.system.M(t, q))
+        D = self.friction(laws, t, q, u)
+        b, n = laws.n_bilateral, laws.n_bilateral + laws.n_N
+        # Sliding friction turns the force direction of its contact: λ_F = −D λ_N.
+        dragged = W.at[:, b:n].add(-laws.gather((W[:, n:] * D).T).T)
+        a = dense.matmul(M_inv, self.system.h(t, q, u))
+        M_inv_W = materialise(dense.matmul(M_inv, dragged))
+        A = dense.matmul(W_rows.T, M_inv_W)
+        force = self._forces(laws, A, -(bias + dense.matmul(W_rows.T, a)))
+        u_dot = a + dense.matmul(M_inv_W, force)
+        return Forces(u_dot, force.at[n:].add(-D * laws.spread(force[b:n])))
+
+    def accelerations(self, t: Array, q: Array, u: Array) -> Forces:
+        """u̇ and λ at one state: g̈ = 0, γ̇ = 0 for the rows that act (index 1)."""
+        W = materialise(self.system.W(t, q, u))
+        return self.solve(t, q, u, W, W, acceleration_rows(self.system, t, q, u, jnp.zeros_like(u)))
+
+    def _forces(self, laws: LawTable, A: Array, c: Array) -> Array:
+        """x with (A x)_k = c_k for rows that act and x_k = 0 for the others."""
+        scale = 1.0 / jnp.sqrt(jnp.where(jnp.diag(A) > 0.0, jnp.diag(A), 1.0))
+        A, c = scale[:, None] * A * scale, scale * c
+        acting = self.acting(laws)
+        if self.unilateral:
+            acting = _complementary(laws, lax.stop_gradient(A), lax.stop_gradient(c), acting)
+        return scale * _solve_acting(A, c, acting)
+
+
+_SLOW = 1e-8  # sliding velocity below which a direction in the plane is kept
+
+
+def _solve_acting(A: Array, c: Array, acting: Array) -> Array:
+    """x with (A x)_k = c_k where acting, x_k = 0 elsewhere; c is (n,) or (n, k)."""
+    A = jnp.where(acting[:, None] & acting, A, jnp.eye(A.shape[0], dtype=A.dtype))
+    where = acting if c.ndim == 1 else acting[:, None]
+    return dense.solve(A, jnp.where(where, c, 0.0))
+
+
+def _complementary(laws: LawTable, A: Array, c: Array, acting: Array) -> Array:
+    """The acting rows that carry a force if normal rows obey 0 ≤ λ ⊥ A λ − c ≥ 0 (paper 001, (13), corrected)."""
+    b, n = laws.n_bilateral, laws.n_bilateral + laws.n_N
+    normal = jnp.zeros_like(acting).at[b:n].set(acting[b:n])
+    # Equations first: x_E = A_EE⁻¹(c_E − A_EN λ_N) leaves a complementarity problem for the normals.
+    E = _solve_acting(A, jnp.concatenate([A[:, b:n], c[:, None]], axis=1), acting & ~normal)
+    reduced = A[b:n, b:n] - dense.matmul(A[b:n], E[:, :-1])
+    rest = c[b:n] - dense.matmul(A[b:n], E[:, -1])
+    closed = normal[b:n]
+    reduced = jnp.where(closed[:, None] & closed, reduced, jnp.eye(laws.n_N, dtype=A.dtype))
+    carried = lemke(reduced, jnp.where(closed, -rest, 1.0)).z > 0.0
+    return acting.at[b:n].set(carried & closed)
+
+
+def project(motion: Motion, t: Array, q: Array, u: Array) -> tuple[Array, Array]:
+    """The nearest state, in the metric of the mass matrix, with g = 0 and ġ = 0 for the rows that act."""
+    system = motion.system
+    laws = motion.laws(t, q, u)
+    rows: Any = system.rows(t, q, u)
+    acting = motion.acting(laws)
+    b, n = laws.n_bilateral, laws.n_bilateral + laws.n_N
+    of_position = acting & jnp.zeros_like(acting).at[: rows.n_g].set(True).at[b:n].set(True)
+
+    def correction(t: Array, q: Array, rows: Array, wanted: Array) -> Array:
+        """−M⁻¹W (WᵀM⁻¹W)⁻¹ rows."""
+        d = Directions.at(Configuration(system, t, q, u))
+        A = dense.matmul(d.W.T, d.M_inv_W)
+        return -d.kick(_solve_acting(A, rows, wanted))
+
+    for _ in range(2):
+        gaps = jnp.zeros_like(acting, q.dtype).at[: rows.n_g].set(system.g(t, q)).at[b:n].set(system.g_N(t, q))
+        change = correction(t, q, gaps, of_position)
+        q = q + system.q_dot(t, q, change) - system.q_dot(t, q, jnp.zeros_like(u))
+    return q, u + correction(t, q, system.velocities(t, q, u), acting)

@@ -1,0 +1,309 @@
+"""The loop of one output row of event-driven integration: trial steps, the search for instants, and events.
+
+Each turn does one trial step from the state accepted last. It accepts the step, repeats it with another step size, or, if
+an indicator changed its sign, searches the instant by further trials of the same step.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import Array, lax
+
+from ..laws.table import LawTable
+from ..model.system import Rows
+from ..solve.inclusion import Stats
+from ..solve.lanes import anywhere
+from ..solve.status import Status
+from . import events, search
+from .acceleration_level import Mode, Motion, acceleration_rows, unit_slips
+from .base import law_table, velocity_unit
+from .event_state import Effort, Instants, Log, Memory, Moved, Outcome, Settings, Slot, Theta
+from .events import After, Encounter, EventKind, Point
+from .moreau import Moreau
+from .runge_kutta import SmoothStep
+
+
+class _State(NamedTuple):
+    """The loop of a row."""
+
+    t: Array
+    q: Array
+    u: Array
+    mode: Mode
+    fresh: Array
+    h: Array
+    search: search.Search
+    P: Array
+    log: Log
+    slot: Array  # accepted steps and still events
+    effort: Effort
+    status: Array
+    stats: Stats
+    schedule: Slot | None
+
+
+class _Trial(NamedTuple):
+    """What a trial step says."""
+
+    h: Array
+    last: Array
+    step: SmoothStep
+    at: Point
+    values: Array  # (4 n_N,) indicators
+    verdict: search.Verdict
+    usable: Array  # bool: finite, and its constraints can hold
+    finite: Array
+    accurate: Array  # bool
+    guess: Array  # step size at which a gap closes
+    dips: Array  # fraction of the step at which a gap dips below zero and comes back, 1 if none does
+
+
+@dataclass(frozen=True)
+class RowLoop:
+    """The loop of one row."""
+
+    settings: Settings
+    rows: Rows
+
+    @property
+    def laws(self) -> LawTable:
+        return law_table(self.rows)
+
+    def run(self, theta: Theta, record: bool) -> tuple[Outcome, Slot | None]:
+        start = self._start(theta, record)
+        t_end = theta.t + theta.dt
+        max_trials = 20 * self.settings.max_steps
+
+        def unfinished(s: _State) -> Array:
+            return (s.status == Status.OK) & (s.t < t_end) & (s.effort.accepted + s.effort.rejected < max_trials)
+
+        end = lax.while_loop(unfinished, partial(self._turn, theta), start)
+        # A trajectory that has failed before takes no part: its tolerance is infinite.
+        incomplete = (end.t < t_end) & (end.status == Status.OK) & jnp.isfinite(theta.tol)
+        status = jnp.where(incomplete, Status.TOO_MANY_STEPS, jnp.where(jnp.isfinite(theta.tol), end.status, Status.OK))
+        moved = Moved(end.q, end.u, end.P, end.mode.direction, end.log.instants)
+        memory = Memory(end.mode, end.h, end.fresh, end.log)
+        return Outcome(moved, memory, status, end.stats, end.effort), end.schedule
+
+    def _start(self, theta: Theta, record: bool) -> _State:
+        _, t, dt, q, u, memory, tol = theta
+        S, n_N = self.settings.max_steps, self.rows.n_N
+        zero, no, none = jnp.asarray(0), jnp.asarray(False), jnp.zeros((n_N,), bool)
+        slot = Slot(0.0 * t, no, no, no, no, zero - 1, none, none, Encounter(none, none, none))
+        schedule = jax.tree.map(lambda x: jnp.zeros((S, *x.shape), x.dtype), slot) if record else None
+        stats = Stats(zero, zero, 0.0 * t, zero - 1)
+        status = jnp.where(jnp.isfinite(tol), Status.OK, Status.STOPPED)
+        return _State(
+            t, q, u, memory.mode, memory.fresh, jnp.minimum(memory.h, self.settings.bounds(dt)[1]),
+            search.Search.off(4 * n_N, t), jnp.zeros((self.laws.size,), q.dtype), memory.log, zero,
+            Effort(zero, zero, zero), status, stats, schedule,
+        )  # fmt: skip
+
+    def _turn(self, theta: Theta, s: _State) -> _State:
+        """One trial step and what follows from it."""
+        system, dt, tol = theta.system, theta.dt, theta.tol
+        h_min, h_max = self.settings.bounds(dt)
+        trial = self._trial(theta, s)
+        h, v = trial.h, trial.verdict
+        accurate = trial.accurate | (h <= 1.001 * h_min)
+        plain = ~s.search.on & ~s.fresh
+        good = trial.usable & (accurate | s.search.on)
+        dips = good & plain & (trial.dips < 1.0)
+        begins = good & plain & ~dips & v.fired
+        passes = good & plain & ~dips & ~v.fired
+        located = s.search.on & v.located & trial.usable
+        stuck = ~trial.usable & ~s.fresh & (h <= 1.001 * h_min)
+        lost = ~trial.usable & s.search.on  # contradictory constraints that a longer step did not notice
+        released = self._released(s, trial, tol) & passes
+        still = s.fresh | (stuck & (self.settings.edges == "nscd"))
+        event = s.fresh | located | jnp.any(released) | still
+        accept = passes | located
+
+        at = _where(still, self._here(theta, s, trial.at), trial.at)
+        meeting = self._encounter(s, trial, at, released, located, tol)
+        limit = jnp.where(event, tol, jnp.inf)
+        _, rest_speed = self.settings.tolerances(s.q.dtype)
+
+        def happen() -> tuple[After, Array, Encounter]:
+            e = meeting
+            if self.settings.edges == "nscd":
+                leaves = self._leaving(theta, s) & stuck
+                e = Encounter(e.closed & ~leaves, e.leaves | leaves, e.breaks)
+            result = events.encounter(Motion(system, s.mode, self.settings.lcp), self.rows, at, e, rest_speed, limit)
+            kind = events.kinds(self.laws, s.mode, e, result, tol)
+            edge = jnp.any(released) | stuck
+            return result, jnp.where(edge & e.leaves, EventKind.EDGE, kind), e
+
+        def nothing() -> tuple[After, Array, Encounter]:
+            shapes = jax.eval_shape(happen)
+            return jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), shapes)
+
+        result, kind, meeting = lax.cond(anywhere(event), happen, nothing)
+        kind = jnp.where(event & ~s.fresh, kind, jnp.where(event & (kind == EventKind.IMPACT), kind, 0))
+        went_on = Mode(s.mode.closed, s.mode.stick, self.turned(theta, s.mode, at))
+        mode = _where(event, result.mode, _where(accept, went_on, s.mode))
+        no_way = stuck & ((self.settings.edges != "nscd") | ~jnp.any(meeting.leaves))
+        failed = jnp.where(event & (result.stats.status != Status.OK), result.stats.status, Status.OK)
+        failed = jnp.where(no_way, jnp.where(trial.finite, Status.NOT_CONVERGED, Status.NONFINITE), failed)
+        full = (s.slot + 1 >= self.settings.max_steps) & (at.t < theta.t + dt) & (accept | event)
+        status = jnp.where(failed != Status.OK, failed, jnp.where(full, Status.TOO_MANY_STEPS, Status.OK))
+
+        again = (plain & ~accept & ~begins & ~event) | lost
+        counts = Effort(
+            s.effort.accepted + accept,
+            s.effort.rejected + (~accept & ~s.fresh),
+            s.effort.evaluations + self.settings.smooth.stages + 1,
+        )
+        slot = Slot(
+            h, jnp.asarray(True), still, trial.last & passes, event,
+            jnp.where(located, v.which, -1), s.mode.closed, s.mode.stick, meeting,
+        )  # fmt: skip
+        return _State(
+            t=jnp.where(accept, at.t, s.t),
+            q=jnp.where(accept, at.q, s.q),
+            u=jnp.where(event, result.u, jnp.where(accept, at.u, s.u)),
+            mode=mode,
+            fresh=jnp.asarray(False),
+            h=jnp.clip(self._next_h(s, trial, passes, again, dips), h_min, h_max),
+            search=s.search.after(v, h, begins, located | lost, trial.guess),
+            P=s.P + jnp.where(accept, trial.step.P, 0.0) + jnp.where(event, result.P, 0.0),
+            log=s.log.add(kind, self._instants(at, result), s.slot),
+            slot=s.slot + (accept | still),
+            effort=counts,
+            status=status,
+            stats=_add(s.stats, result.stats, event),
+            schedule=None if s.schedule is None else _put(s.schedule, s.slot, slot, accept | still),
+        )
+
+    def _trial(self, theta: Theta, s: _State) -> _Trial:
+        system, t, dt, *_, tol = theta
+        motion = Motion(system, s.mode, self.settings.lcp)
+        remaining = t + dt - s.t
+        last = ~s.search.on & (s.h >= remaining) & ~s.fresh
+        h = jnp.where(s.search.on, s.search.candidate(), jnp.where(last, remaining, s.h))
+        tolerance, _ = self.settings.tolerances(s.q.dtype)
+        step = self.settings.smooth.step(motion, s.t, s.q, s.u, h, tolerance)
+        at = events.point(motion, jnp.where(last, t + dt, s.t + h), step.q, step.u)
+        finite = jnp.all(jnp.isfinite(jnp.concatenate([at.q, at.u, at.force, at.velocities])))
+        finite = finite & jnp.isfinite(step.error)
+        gap_0, rate_0 = system.g_N(s.t, s.q), system.g_N_dot(s.t, s.q, s.u)
+        _, rate_1, _ = self.laws.split(at.velocities)
+        small = 10.0 * tol / velocity_unit(at.velocities)
+        values = events.indicators(motion, self.laws, at)
+        # A contact that starts at a closed gap is on its way up until it comes down again.
+        rising = (gap_0 <= tol) & (at.gap < 0.0) & (rate_1 >= -small)
+        values = values.at[events.GAP].set(jnp.where(rising, jnp.abs(at.gap), values[events.GAP])).reshape(-1)
+        first = jnp.zeros_like(values).at[: self.rows.n_N].set(jnp.maximum(gap_0, 0.0))
+        verdict = s.search.judge(values, first, h, s.t)
+        open_before = ~s.mode.closed & (gap_0 > tol)
+        dips = jnp.where(open_before, search.dip(gap_0, h * rate_0, at.gap, h * rate_1, tol), 1.0)
+        lands = jnp.where(s.mode.closed, 1.0, search.descent(gap_0, h * rate_0, at.gap))
+        guess = h * jnp.min(lands, initial=1.0)
+        usable = finite & self._consistent(motion, at)
+        accurate = (step.error <= self._allowed(h)) & self._no_drift(motion, at)
+        return _Trial(h, last, step, at, values, verdict, usable, finite, accurate, guess, jnp.min(dips, initial=1.0))
+
+    def _consistent(self, motion: Motion, at: Point) -> Array:
+        """Whether the rows that act can all hold: contradictory ones leave a residual in velocities or accelerations."""
+        acting = motion.acting(self.laws)
+        b, n = self.laws.n_bilateral, self.laws.n_bilateral + self.laws.n_N
+        normal = jnp.zeros_like(acting).at[b:n].set(True)
+        ok = jnp.asarray(True)
+        bias = acceleration_rows(motion.system, at.t, at.q, at.u, at.u_dot)
+        size = jnp.max(jnp.abs(at.u_dot), initial=1.0)
+        for rows, allowed in ((at.velocities, 1e-3 / velocity_unit(at.velocities)), (bias, 1e-6 * size)):
+            wrong = jnp.where(normal & self.settings.lcp, jnp.minimum(rows, 0.0), rows)
+            ok = ok & (jnp.max(jnp.where(acting, jnp.abs(wrong), 0.0), initial=0.0) <= allowed)
+        return ok
+
+    def _no_drift(self, motion: Motion, at: Point) -> Array:
+        if self.settings.drift is None:
+            return jnp.asarray(True)
+        gaps = jnp.concatenate([motion.system.g(at.t, at.q), jnp.where(motion.mode.closed, at.gap, 0.0)])
+        rates = jnp.where(motion.acting(self.laws), at.velocities, 0.0)
+        return jnp.max(jnp.abs(jnp.concatenate([gaps, rates])), initial=0.0) <= self.settings.drift
+
+    def _allowed(self, h: Array) -> Array:
+        """Error that a step of size h may have, over the tolerance: 1, or h as in paper 001, (10)."""
+        return h if self.settings.error_per == "second" else jnp.ones_like(h)
+
+    def _next_h(self, s: _State, trial: _Trial, passes: Array, again: Array, dips: Array) -> Array:
+        """h_new = s h (allowed / error)^(1/k), k the order of error / allowed in h, with bounded factors."""
+        error = jnp.maximum(trial.step.error, jnp.finfo(s.h.dtype).tiny)
+        order = self.settings.smooth.error_order - (self.settings.error_per == "second")
+        factor = 0.9 * (self._allowed(trial.h) / error) ** (1.0 / order)
+        factor = jnp.clip(jnp.where(jnp.isfinite(factor), factor, 0.1), 0.2, 5.0)
+        grown = trial.h * factor
+        # A step that the row cut short says little about the next one.
+        grown = jnp.where(trial.last, jnp.maximum(grown, s.h), grown)
+        shrunk = trial.h * jnp.where(trial.usable, jnp.where(dips, trial.dips, jnp.minimum(factor, 0.5)), 0.1)
+        return jnp.where(passes, grown, jnp.where(again, shrunk, s.h))
+
+    def _here(self, theta: Theta, s: _State, at: Point) -> Point:
+        """The beginning of the step as a point; forces are not known there."""
+        system = theta.system
+        gap, velocities = system.g_N(s.t, s.q), system.velocities(s.t, s.q, s.u)
+        return Point(s.t, s.q, s.u, gap, velocities, jnp.zeros_like(at.force), jnp.zeros_like(at.u_dot))
+
+    def _encounter(self, s: _State, trial: _Trial, at: Point, released: Array, located: Array, tol: Array) -> Encounter:
+        reached = (located & trial.verdict.reached).reshape(4, -1)
+        closed = s.mode.closed | (at.gap <= tol) | reached[events.GAP]
+        return Encounter(closed, reached[events.FORCE] | released, reached[events.CONE])
+
+    def _released(self, s: _State, trial: _Trial, tol: Array) -> Array:
+        """With complementarity in the stages: closed contacts that have opened by themselves."""
+        if not self.settings.lcp:
+            return jnp.zeros_like(s.mode.closed)
+        _, rate, _ = self.laws.split(trial.at.velocities)
+        return s.mode.closed & (rate > 10.0 * tol / velocity_unit(trial.at.velocities))
+
+    def _leaving(self, theta: Theta, s: _State) -> Array:
+        """Closed contacts without percussion in one step of Moreau's scheme from here (paper 001, §4, second method)."""
+        moreau = Moreau()
+        tau = 1e-4 * theta.dt
+        memory = moreau.start(theta.system, s.t, s.q, s.u, tau)
+        P = moreau.step(theta.system, s.t, s.q, s.u, tau, memory, theta.tol).P
+        return s.mode.closed & (self.laws.split(P)[1] <= 0.0)
+
+    def turned(self, theta: Theta, mode: Mode, at: Point) -> Array:
+        """Directions of sliding at the end of a step."""
+        if all(d < 2 for _, d, _ in self.laws.groups):
+            return mode.direction
+        _, _, gamma_F = self.laws.split(at.velocities)
+        slip, speed = unit_slips(self.laws, gamma_F)
+        return jnp.where(self.laws.spread((speed > 0.0) & mode.closed & ~mode.stick), slip, mode.direction)
+
+    def _instants(self, at: Point, result: After) -> Instants:
+        """Instant and velocities of an event, for each contact."""
+        t = jnp.broadcast_to(at.t, (self.rows.n_N,))
+        return Instants(t, self.by_contact(result.before), self.by_contact(result.after))
+
+    def by_contact(self, velocities: Array) -> Array:
+        """(ġ_N, γ_F) of each contact (n_N, 1 + d)."""
+        _, normal, friction = self.laws.split(velocities)
+        return jnp.concatenate([normal[:, None], self.laws.contact_matrix(friction)], axis=1)
+
+
+def _where(condition: Array, first: Any, second: Any) -> Any:
+    return jax.tree.map(lambda a, b: jnp.where(condition, a, b), first, second)
+
+
+def _put(schedule: Slot, index: Array, slot: Slot, wanted: Array) -> Slot:
+    index = jnp.where(wanted, index, schedule.h.shape[0])
+    return jax.tree.map(lambda all_, one: all_.at[index].set(one, mode="drop"), schedule, slot)
+
+
+def _add(seen: Stats, new: Stats, wanted: Array) -> Stats:
+    """The worst of two solves, with the iterations of both."""
+    worse = wanted & (new.status > seen.status)
+    return Stats(
+        jnp.where(worse, new.status, seen.status),
+        seen.iterations + jnp.where(wanted, new.iterations, 0),
+        jnp.maximum(seen.residual, jnp.where(wanted, new.residual, 0.0)),
+        jnp.where(worse, new.row, seen.row),
+    )

@@ -1,0 +1,109 @@
+"""The derivative of a row of event-driven integration: its accepted steps once more, as a scan."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+from jax import Array, lax
+
+from ..solve.implicit import ROOT
+from ..solve.lanes import anywhere
+from . import events
+from .acceleration_level import Mode, Motion
+from .event_loop import RowLoop
+from .event_state import Instants, Moved, Outcome, Slot, Theta
+from .events import After, Point
+
+_Carry = tuple[Array, Array, Array, Array, Array]  # t, q, u, direction, P
+
+
+def replay(row: RowLoop, theta: Theta, schedule: Slot, outcome: Outcome) -> Moved:
+    """The motion of a row from its schedule; step sizes, modes and the kinds of events are constants.
+
+    The instant of an event is where its indicator f(t, q, u) vanishes. A step of constant size ends there, with f = 0 but
+    df ≠ 0; so the end of the step moves along the motion by dt = −df / ḟ.
+    """
+    n = row.laws.size
+    nothing = jnp.zeros((n,), theta.q.dtype)
+
+    def slot(carry: _Carry, s: Slot) -> tuple[_Carry, tuple[Array, Array, Array]]:
+        idle = carry, (carry[0], nothing, nothing)
+        return lax.cond(anywhere(s.used), lambda: _select(s.used, _step(row, theta, carry, s), idle), lambda: idle)
+
+    policy = jax.checkpoint_policies.save_only_these_names(ROOT)
+    slot = jax.checkpoint(slot, policy=policy, prevent_cse=False)
+    start = (theta.t, theta.q, theta.u, theta.memory.mode.direction, nothing)
+    (_, q, u, direction, P), (t, before, after) = lax.scan(slot, start, schedule)
+    log, past = outcome.memory.log, theta.memory.log
+    entry = jnp.arange(log.kind.shape[0])
+    here = (entry >= past.entries) & (entry < log.entries)  # the entries that this row made
+
+    def logged(old: Array, new: Array) -> Array:
+        of_contact = jax.vmap(row.by_contact)(new)[log.slot, log.contact]
+        return jnp.where(here[:, None], of_contact, old)
+
+    instants = Instants(
+        jnp.where(here, t[log.slot], past.instants.t),
+        logged(past.instants.before, before),
+        logged(past.instants.after, after),
+    )
+    return Moved(q, u, P, direction, instants)
+
+
+def _step(row: RowLoop, theta: Theta, carry: _Carry, s: Slot) -> tuple[_Carry, tuple[Array, Array, Array]]:
+    """One accepted step, and the event at its end."""
+    t, q, u, direction, P = carry
+    system, t_end = theta.system, theta.t + theta.dt
+    motion = Motion(system, Mode(s.closed, s.stick, direction), row.settings.lcp)
+    tolerance, rest_speed = row.settings.tolerances(q.dtype)
+    moves = s.used & ~s.still
+    h = jnp.where(moves, jnp.where(s.last, t_end - t, s.h), 1e-3 * theta.dt)
+    step = row.settings.smooth.step(motion, t, q, u, h, tolerance)
+    t_1 = jnp.where(moves, jnp.where(s.last, t_end, t + h), t)
+    q_1, u_1 = jnp.where(moves, step.q, q), jnp.where(moves, step.u, u)
+
+    at = _at_instant(row, motion, t_1, q_1, u_1, s.which)
+    limit = jnp.where(s.event, theta.tol, jnp.inf)
+
+    def happen() -> After:
+        return events.encounter(motion, row.rows, at, s.encounter, rest_speed, limit)
+
+    def nothing() -> After:
+        return jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), jax.eval_shape(happen))
+
+    result = lax.cond(anywhere(s.event), happen, nothing)
+    turned = row.turned(theta, motion.mode, at)
+    after = (
+        at.t,
+        at.q,
+        jnp.where(s.event, result.u, at.u),
+        jnp.where(s.event, result.mode.direction, jnp.where(moves, turned, direction)),
+        P + jnp.where(moves, step.P, 0.0) + jnp.where(s.event, result.P, 0.0),
+    )
+    return after, (at.t, result.before, result.after)
+
+
+def _at_instant(row: RowLoop, motion: Motion, t: Array, q: Array, u: Array, which: Array) -> Point:
+    """The end of a step, moved along the motion to where its indicator vanishes."""
+    system = motion.system
+
+    def indicator(t: Array, q: Array, u: Array) -> tuple[Array, Array]:
+        at = events.point(motion, t, q, u)
+        values = events.indicators(motion, row.laws, at).reshape(-1)
+        value = values[jnp.maximum(which, 0)] if values.shape[0] else 0.0 * t
+        return jnp.where(which >= 0, value, 0.0), at.force
+
+    u_dot, q_dot = motion.accelerations(t, q, u).u_dot, system.q_dot(t, q, u)
+    (value, force), (rate, force_rate) = jax.jvp(indicator, (t, q, u), (jnp.ones_like(t), q_dot, u_dot))
+    rate = lax.stop_gradient(jnp.where((which >= 0) & (rate != 0.0), rate, 1.0))
+    shift = -(value - lax.stop_gradient(value)) / rate
+    t, q, u = t + shift, q + shift * q_dot, u + shift * u_dot
+    return Point(
+        t, q, u, system.g_N(t, q), system.velocities(t, q, u), force + shift * lax.stop_gradient(force_rate), u_dot
+    )
+
+
+def _select(condition: Array, first: tuple, second: tuple) -> tuple:
+    return jax.tree.map(partial(jnp.where, condition), first, second)

@@ -1,0 +1,150 @@
+"""Derivatives through impacts, stick and slip: those of the motion, against closed forms and differences."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from reference_motions import bounces
+
+import jaxns as ns
+
+EVENT = ns.EventDriven(max_steps=40, max_events=16)
+
+
+def _mass(t, q, p):
+    return jnp.eye(q.shape[0])
+
+
+def _weight(t, q, p):
+    return p["gravity"] * q[-1]
+
+
+def _height(t, q, p):
+    return q[-1:]
+
+
+def _slip(t, q, u, p):
+    return u[:-1][None]
+
+
+def _e(p):
+    return p["e"]
+
+
+def _mu(p):
+    return p["mu"]
+
+
+# A ball after 1, 3 and 10 impacts -----------------------------------------------------------------------------------
+
+BALL = ns.System({"e": 0.9, "gravity": 9.81}, _mass, potential=_weight, contacts=ns.Contacts(_height, e_N=_e))
+THETA = {"height": 1.0, "speed": 0.5, "e": 0.9, "gravity": 9.81}
+ROWS = {1: 3, 3: 9, 10: 23}  # a row of spacing 0.25 after so many impacts
+IMPACTS = 11
+
+
+def ball(theta):
+    system = BALL.with_params(e=theta["e"], gravity=theta["gravity"])
+    q0, u0 = theta["height"] * jnp.ones(1), theta["speed"] * jnp.ones(1)
+    traj = ns.simulate(system, EVENT, q0, u0, dt=0.25, num_steps=24)
+    rows = jnp.array(list(ROWS.values()))
+    return {
+        "q": traj.q[rows, 0],
+        "u": traj.u[rows, 0],
+        "t": traj.events.t[:IMPACTS],
+        "v": traj.events.after[:IMPACTS, 0],
+    }
+
+
+def closed_form(theta):
+    h, v0, e, g = (theta[k] for k in ("height", "speed", "e", "gravity"))
+    times, speeds = bounces(h, v0, e, g, IMPACTS, xp=jnp)
+    q, u = [], []
+    for count, row in ROWS.items():
+        tau = 0.25 * row - times[count - 1]
+        q.append(speeds[count - 1] * tau - 0.5 * g * tau**2)
+        u.append(speeds[count - 1] - g * tau)
+    return {"q": jnp.stack(q), "u": jnp.stack(u), "t": jnp.stack(times), "v": jnp.stack(speeds)}
+
+
+def assert_close(found, expected, tol):
+    for path, x in jax.tree.leaves_with_path(expected):
+        y = np.asarray(dict(jax.tree.leaves_with_path(found))[path])
+        np.testing.assert_allclose(y, x, rtol=tol, atol=1e-9, err_msg=str(path))
+
+
+def test_rows_lie_after_the_impacts_they_claim():
+    times, _ = bounces(*THETA.values(), IMPACTS + 1)
+    assert [int(np.searchsorted(times, 0.25 * row)) for row in ROWS.values()] == list(ROWS)
+    assert_close(ball(THETA), closed_form(THETA), 1e-9)
+
+
+@pytest.fixture(scope="module")
+def true_derivatives():
+    return jax.jacfwd(closed_form)(THETA)
+
+
+@pytest.mark.parametrize("jacobian", [jax.jacfwd, jax.jacrev], ids=["forward", "reverse"])
+def test_ball_after_1_3_and_10_impacts(jacobian, true_derivatives):
+    """States, instants and rebound speeds with respect to height, speed, restitution and gravity."""
+    assert_close(jacobian(ball)(THETA), true_derivatives, 1e-6)
+
+
+# Stopping distance --------------------------------------------------------------------------------------------------
+
+BLOCK = ns.System({"mu": 0.3, "gravity": 9.81}, _mass, potential=_weight, contacts=ns.Contacts(_height, _slip, mu=_mu))
+
+
+def stop(mu, v):
+    q0, u0 = jnp.zeros(2), v * jnp.array([1.0, 0.0])
+    return ns.simulate(BLOCK.with_params(mu=mu), EVENT, q0, u0, dt=0.25, num_steps=4).q[-1, 0]
+
+
+@pytest.fixture(scope="module")
+def stop_gradient():
+    return jax.jit(jax.value_and_grad(stop, argnums=(0, 1)))
+
+
+def test_stopping_distance(stop_gradient):
+    """v²/(2μg), stopped well before the end."""
+    mu, v, g = 0.3, 1.5, 9.81
+    distance, (d_mu, d_v) = stop_gradient(mu, v)
+    assert float(distance) == pytest.approx(v**2 / (2 * mu * g), rel=1e-9)
+    assert float(d_mu) == pytest.approx(-(v**2) / (2 * mu**2 * g), rel=1e-8)
+    assert float(d_v) == pytest.approx(v / (mu * g), rel=1e-8)
+
+
+def test_batches_of_derivatives_equal_single_ones(stop_gradient):
+    """Lanes with different numbers of events: a block that stops early, late, or not at all."""
+    speeds = jnp.array([0.3, 1.5, 2.8, 4.0])
+    _, batch = jax.vmap(stop_gradient, (None, 0))(0.3, speeds)
+    for k, v in enumerate(speeds):
+        np.testing.assert_allclose([b[k] for b in batch], stop_gradient(0.3, v)[1], rtol=1e-10)
+
+
+# Reversal, impact and stop on the slope, against differences --------------------------------------------------------
+
+SLOPE = ns.models.mass_on_slope()
+SHORT = ns.EventDriven(max_steps=80, max_events=8)
+
+
+def on_slope(theta, q0, u0):
+    """x and ẋ at rows before and after the stop, for μ, gravity, and a factor on the initial velocity."""
+    system = SLOPE.system.with_params(mu=theta[0], gravity=theta[1])
+    traj = ns.simulate(system, SHORT, q0, theta[2] * u0, dt=0.6, num_steps=4)
+    return jnp.concatenate([traj.q[jnp.array([1, 2, 4]), 0], traj.u[1:3, 0]])
+
+
+def test_slope_with_reversal_impact_and_stop():
+    theta, h = jnp.array([0.3, 10.0, 1.0]), 1e-5
+    jacobian = jax.jit(jax.jacfwd(on_slope))
+    for case in (3, 4):
+        start = ns.models.mass_on_slope(case=case)
+
+        def motion(theta, start=start):
+            return on_slope(theta, start.q0, start.u0)
+
+        differences = np.stack([(motion(theta + h * e) - motion(theta - h * e)) / (2 * h) for e in jnp.eye(3)], axis=1)
+        np.testing.assert_allclose(jacobian(theta, start.q0, start.u0), differences, rtol=1e-5, atol=1e-6)
