@@ -28,3 +28,28 @@ def rolling_pendulum(m: float = 1.0, mu: float = 0.3, e: float = 0.02) -> ns.Pro
     )
     q0, u0 = jnp.array([0.0, 0.1, 1.0, 0.0, 0.3, -0.3]), jnp.array([1.0, 0.0, 0.0, 1.0, 0.0])
     return ns.Problem(system, q0, u0, t1=1.0, dt=1e-2)
+
+
+# A ball on a line ---------------------------------------------------------------------------------------------------
+
+
+def _unit_mass(t, q, p):
+    return jnp.eye(1)
+
+
+def _weight(t, q, p):
+    return p["gravity"] * q[0]
+
+
+def _height(t, q, p):
+    return q
+
+
+def _e_N(p):
+    return p["e_N"]
+
+
+def falling_ball(e_N=0.7, gravity=9.81):
+    """A unit mass above the ground, q its height: the smallest system with impacts, whose motion has a closed form."""
+    contacts = ns.Contacts(_height, e_N=_e_N)
+    return ns.System({"e_N": e_N, "gravity": gravity}, _unit_mass, potential=_weight, contacts=contacts)

@@ -157,3 +157,17 @@ def test_batched_gradient_equals_single_gradients() -> None:
     batched = jax.jit(jax.vmap(jax.grad(functional)))(mus)
     single = jax.jit(jax.grad(functional))
     np.testing.assert_allclose(batched, [single(mu) for mu in mus], rtol=1e-10)
+
+
+@pytest.mark.parametrize("integrator", [MOREAU, RATTLE])
+def test_a_body_without_constraints_and_contacts(integrator):
+    """No rows at all: u = u0 exp(−c t) with drag c, whose discrete derivative is near the true one."""
+    system = ns.System({"c": 0.5}, lambda t, q, p: jnp.eye(1), force=lambda t, q, u, p: -p["c"] * u)
+
+    def speed(c):
+        return ns.simulate(system.with_params(c=c), integrator, jnp.zeros(1), jnp.ones(1), dt=1e-3, num_steps=1000).u[
+            -1, 0
+        ]
+
+    for derivative in (jax.jacfwd, jax.grad):
+        assert float(derivative(speed)(0.5)) == pytest.approx(-np.exp(-0.5), rel=1e-3)

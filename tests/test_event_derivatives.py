@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from reference_motions import bounces
+from small_problems import falling_ball
 
 import jaxns as ns
 
@@ -29,26 +30,22 @@ def _slip(t, q, u, p):
     return u[:-1][None]
 
 
-def _e(p):
-    return p["e"]
-
-
 def _mu(p):
     return p["mu"]
 
 
 # A ball after 1, 3 and 10 impacts -----------------------------------------------------------------------------------
 
-BALL = ns.System({"e": 0.9, "gravity": 9.81}, _mass, potential=_weight, contacts=ns.Contacts(_height, e_N=_e))
-THETA = {"height": 1.0, "speed": 0.5, "e": 0.9, "gravity": 9.81}
+BALL = falling_ball()
+THETA = {"height": 1.0, "speed": 0.5, "e": 0.9, "gravity": 9.81, "dt": 0.25}
 ROWS = {1: 3, 3: 9, 10: 23}  # a row of spacing 0.25 after so many impacts
 IMPACTS = 11
 
 
 def ball(theta):
-    system = BALL.with_params(e=theta["e"], gravity=theta["gravity"])
+    system = BALL.with_params(e_N=theta["e"], gravity=theta["gravity"])
     q0, u0 = theta["height"] * jnp.ones(1), theta["speed"] * jnp.ones(1)
-    traj = ns.simulate(system, EVENT, q0, u0, dt=0.25, num_steps=24)
+    traj = ns.simulate(system, EVENT, q0, u0, dt=theta["dt"], num_steps=24)
     rows = jnp.array(list(ROWS.values()))
     return {
         "q": traj.q[rows, 0],
@@ -63,7 +60,7 @@ def closed_form(theta):
     times, speeds = bounces(h, v0, e, g, IMPACTS, xp=jnp)
     q, u = [], []
     for count, row in ROWS.items():
-        tau = 0.25 * row - times[count - 1]
+        tau = theta["dt"] * row - times[count - 1]
         q.append(speeds[count - 1] * tau - 0.5 * g * tau**2)
         u.append(speeds[count - 1] - g * tau)
     return {"q": jnp.stack(q), "u": jnp.stack(u), "t": jnp.stack(times), "v": jnp.stack(speeds)}
@@ -76,7 +73,7 @@ def assert_close(found, expected, tol):
 
 
 def test_rows_lie_after_the_impacts_they_claim():
-    times, _ = bounces(*THETA.values(), IMPACTS + 1)
+    times, _ = bounces(*list(THETA.values())[:4], IMPACTS + 1)
     assert [int(np.searchsorted(times, 0.25 * row)) for row in ROWS.values()] == list(ROWS)
     assert_close(ball(THETA), closed_form(THETA), 1e-9)
 
@@ -88,8 +85,50 @@ def true_derivatives():
 
 @pytest.mark.parametrize("jacobian", [jax.jacfwd, jax.jacrev], ids=["forward", "reverse"])
 def test_ball_after_1_3_and_10_impacts(jacobian, true_derivatives):
-    """States, instants and rebound speeds with respect to height, speed, restitution and gravity."""
+    """States, instants and rebound speeds with respect to height, speed, restitution, gravity and the spacing of rows."""
     assert_close(jacobian(ball)(THETA), true_derivatives, 1e-6)
+
+
+@pytest.mark.parametrize("dt", [0.05, 0.1])
+def test_an_impact_at_the_instant_of_a_row(dt):
+    """From 1.25 m at g = 10 the ball lands at t = 0.5, with e = 0.5: after it q = e √(2gh) τ − g τ²/2, τ = t − √(2h/g)."""
+
+    def height(h):
+        system = BALL.with_params(e_N=0.5, gravity=10.0)
+        return ns.simulate(system, EVENT, h * jnp.ones(1), jnp.zeros(1), dt=dt, num_steps=12).q[round(0.6 / dt), 0]
+
+    assert float(jax.jit(jax.jacfwd(height))(1.25)) == pytest.approx(-0.2, abs=1e-9)
+
+
+# Detachment ---------------------------------------------------------------------------------------------------------
+
+
+def _distance(t, q, p):
+    return jnp.stack([jnp.sqrt(q @ q) - p["R"]])
+
+
+CYLINDER = ns.System({"R": 1.0, "gravity": 9.81}, _mass, potential=_weight, contacts=ns.Contacts(_distance))
+
+
+def slide_off(theta):
+    """A mass slides down a cylinder and leaves it: where it is then, and when that was."""
+    u0 = theta["v"] * jnp.array([1.0, 0.0])
+    q0 = theta["R"] * jnp.array([0.0, 1.0])
+    system = CYLINDER.with_params(R=theta["R"], gravity=theta["gravity"])
+    traj = ns.simulate(system, EVENT, q0, u0, dt=0.1, num_steps=6)
+    return traj.q[-1, 0], traj.events.t[0]
+
+
+def test_detachment_compiled_in_reverse_mode():
+    """It leaves at the height (2 + v²/(gR)) R/3, in closed form by the energy; derivatives against differences."""
+    theta = {"v": 1.5, "R": 1.0, "gravity": 9.81}
+    jacobian = jax.jit(jax.jacrev(slide_off))(theta)
+    run = jax.jit(slide_off)
+    h = 1e-5
+    for k in range(2):
+        for name, value in theta.items():
+            difference = (run({**theta, name: value + h})[k] - run({**theta, name: value - h})[k]) / (2 * h)
+            assert float(jacobian[k][name]) == pytest.approx(float(difference), rel=1e-6), (k, name)
 
 
 # Stopping distance --------------------------------------------------------------------------------------------------
@@ -116,6 +155,7 @@ def test_stopping_distance(stop_gradient):
     assert float(d_v) == pytest.approx(v / (mu * g), rel=1e-8)
 
 
+@pytest.mark.slow
 def test_batches_of_derivatives_equal_single_ones(stop_gradient):
     """Lanes with different numbers of events: a block that stops early, late, or not at all."""
     speeds = jnp.array([0.3, 1.5, 2.8, 4.0])

@@ -30,10 +30,19 @@ def acceleration_rows(system: System, t: Array, q: Array, u: Array, u_dot: Array
 
 
 def unit_slips(laws: LawTable, gamma_F: Array) -> tuple[Array, Array]:
-    """Directions of sliding (n_F,), zero where there is none, and the speeds (n_N,)."""
-    square = laws.gather(gamma_F * gamma_F)
-    speed = jnp.where(square > 0.0, jnp.sqrt(jnp.where(square > 0.0, square, 1.0)), 0.0)
-    return gamma_F / laws.spread(jnp.where(square > 0.0, speed, 1.0)), speed
+    """Directions of sliding (n_F,), zero where there is none, and the speeds (n_N,).
+
+    Without a case distinction at zero: the compiler may compute γ_F twice, once as zero and once as a rounding error, and
+    the two sides of a distinction would not fit together.
+    """
+    speed = jnp.sqrt(laws.gather(gamma_F * gamma_F) + 1e-36)
+    return gamma_F / laws.spread(speed), speed
+
+
+def holding_direction(laws: LawTable, mu: Array, force_F: Array) -> Array:
+    """The direction (n_F,) in which contacts begin to slide that forces λ_F (n_F,) can no longer hold: the normal of their
+    sets at −λ_F."""
+    return unit_slips(laws, -jnp.where(mu > 0.0, force_F / jnp.where(mu > 0.0, mu, 1.0) ** 2, 0.0))[0]
 
 
 # Which contacts act -------------------------------------------------------------------------------------------------
@@ -134,6 +143,7 @@ class Motion(NamedTuple):
     system: System
     mode: Mode
     unilateral: bool = False
+    held: bool = False  # no contact slides
 
     def laws(self, t: Array, q: Array, u: Array) -> LawTable:
         return law_table(self.system.rows(t, q, u))
@@ -148,25 +158,45 @@ class Motion(NamedTuple):
         """−λ_F of sliding contacts per unit of normal force (n_F,), zero for the others."""
         system, (closed, stick, old) = self.system, self.mode
         mu = system.coefficients(system.rows(t, q, u), u.dtype)[2]
-        gamma_F = system.gamma_F(t, q, u)
-        along = laws.spread(laws.gather(lax.stop_gradient(old * gamma_F)))
-        # Stages of a step that overshoots the end of sliding go on as before: the event comes first. In one dimension the
-        # direction is constant anyway.
-        direction = jnp.where(along > _SLOW, unit_slips(laws, jnp.where(along > _SLOW, gamma_F, 1.0))[0], old)
+        direction = old  # in one dimension it is constant; stages that overshoot the end of sliding go on as before
+        if any(d > 1 for _, d, _ in laws.groups):
+            direction = self._direction(laws, mu, t, q, u)
         return jnp.where(laws.spread(closed & ~stick), laws.sliding(direction, mu), 0.0)
+
+    def _direction(self, laws: LawTable, mu: Array, t: Array, q: Array, u: Array) -> Array:
+        """Directions of sliding in space, also where sliding begins from rest.
+
+        A direction relaxes towards balance with the applied force at the rate μλ/|γ_F|, which no explicit method can follow
+        from |γ_F| = 0. There it is in balance: opposite to the force that would hold the contact.
+        """
+        gamma_F = self.system.gamma_F(t, q, u)
+        slip, speed = unit_slips(laws, gamma_F)
+        forward = laws.gather(lax.stop_gradient(self.mode.direction * gamma_F)) > _NO_SLIP
+        slip = jnp.where(laws.spread(forward), slip, self.mode.direction)
+        force = self._held().accelerations(t, q, u).force
+        _, force_N, force_F = laws.split(force)
+        driven = laws.gauge(force_F, mu) > jnp.maximum(force_N, 0.0)
+        balance = holding_direction(laws, mu, force_F)
+        share = laws.spread(jnp.minimum(speed / _SLOW, 1.0))
+        blend = unit_slips(laws, share * slip + (1.0 - share) * balance)[0]
+        return jnp.where(laws.spread(driven & (speed < _SLOW)), blend, slip)
+
+    def _held(self) -> Motion:
+        """The same with all closed contacts sticking."""
+        return self._replace(mode=self.mode._replace(stick=self.mode.closed), held=True)
 
     def solve(self, t: Array, q: Array, u: Array, W: Array, W_rows: Array, bias: Array) -> Forces:
         """u̇ and λ with M u̇ = h + W λ at (t, q, u), and W_rowsᵀu̇ + bias = 0 for the rows that act."""
         laws = self.laws(t, q, u)
         M_inv = dense.inverse(self.system.M(t, q))
-        D = self.friction(laws, t, q, u)
         b, n = laws.n_bilateral, laws.n_bilateral + laws.n_N
+        D = jnp.zeros((laws.n_F,), q.dtype) if self.held else self.friction(laws, t, q, u)
         # Sliding friction turns the force direction of its contact: λ_F = −D λ_N.
         dragged = W.at[:, b:n].add(-laws.gather((W[:, n:] * D).T).T)
         a = dense.matmul(M_inv, self.system.h(t, q, u))
         M_inv_W = materialise(dense.matmul(M_inv, dragged))
         A = dense.matmul(W_rows.T, M_inv_W)
-        force = self._forces(laws, A, -(bias + dense.matmul(W_rows.T, a)))
+        force = self.acting_forces(laws, A, -(bias + dense.matmul(W_rows.T, a)))
         u_dot = a + dense.matmul(M_inv_W, force)
         return Forces(u_dot, force.at[n:].add(-D * laws.spread(force[b:n])))
 
@@ -175,7 +205,7 @@ class Motion(NamedTuple):
         W = materialise(self.system.W(t, q, u))
         return self.solve(t, q, u, W, W, acceleration_rows(self.system, t, q, u, jnp.zeros_like(u)))
 
-    def _forces(self, laws: LawTable, A: Array, c: Array) -> Array:
+    def acting_forces(self, laws: LawTable, A: Array, c: Array) -> Array:
         """x with (A x)_k = c_k for rows that act and x_k = 0 for the others."""
         scale = 1.0 / jnp.sqrt(jnp.where(jnp.diag(A) > 0.0, jnp.diag(A), 1.0))
         A, c = scale[:, None] * A * scale, scale * c
@@ -185,7 +215,8 @@ class Motion(NamedTuple):
         return scale * _solve_acting(A, c, acting)
 
 
-_SLOW = 1e-8  # sliding velocity below which a direction in the plane is kept
+_SLOW = 1e-4  # sliding velocity up to which a direction is that of the balance of forces, in part
+_NO_SLIP = 1e-8  # and below which it has no direction of its own
 
 
 def _solve_acting(A: Array, c: Array, acting: Array) -> Array:
@@ -207,6 +238,19 @@ def _complementary(laws: LawTable, A: Array, c: Array, acting: Array) -> Array:
     reduced = jnp.where(closed[:, None] & closed, reduced, jnp.eye(laws.n_N, dtype=A.dtype))
     carried = lemke(reduced, jnp.where(closed, -rest, 1.0)).z > 0.0
     return acting.at[b:n].set(carried & closed)
+
+
+def settle(motion: Motion, t: Array, q: Array, u: Array) -> Array:
+    """The nearest velocity, in the metric of the mass matrix, with (ġ, γ, ġ_N, γ_F) = 0 for the rows that act.
+
+    An impact leaves them at zero up to its tolerance; a step that is shorter than that could not tell a rest from a force.
+    """
+    laws = motion.laws(t, q, u)
+    if not laws.size:
+        return u
+    d = Directions.at(Configuration(motion.system, t, q, u))
+    percussion = motion.acting_forces(laws, dense.matmul(d.W.T, d.M_inv_W), motion.system.velocities(t, q, u))
+    return u - d.kick(percussion)
 
 
 def project(motion: Motion, t: Array, q: Array, u: Array) -> tuple[Array, Array]:

@@ -53,7 +53,8 @@ class EventDriven:
 
     - error_per: "step", or "second": then the error of a step of length h is kept below h times that (the paper's (10))
     - tol: of the impact and mode solves, and what counts as zero among gaps and velocities
-    - h_min, h_max: bounds on the step; a step of h_min is accepted whatever its error. By default 1e-10 dt, and dt
+    - h_min, h_max: bounds on the step; a step of h_min is accepted whatever its error. By default 1e-10 dt, and dt. Where
+      gaps or forces change faster than the motion shows (a thin obstacle, a short pulse), h_max keeps steps from passing it
     - drift: if given, steps also keep |g| and |ġ| of constraints and closed contacts below it
     - rest_speed: a rebound slower than this closes the contact (event REST): the end of a Zeno sequence
     - edges: what to do where gap functions of different curvature meet and the closed contacts contradict each other:

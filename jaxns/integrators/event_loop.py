@@ -17,7 +17,7 @@ from jax import Array, lax
 from ..laws.table import LawTable
 from ..model.system import Rows
 from ..solve.inclusion import Stats
-from ..solve.lanes import anywhere
+from ..solve.lanes import anywhere, stored
 from ..solve.status import Status
 from . import events, search
 from .acceleration_level import Mode, Motion, acceleration_rows, unit_slips
@@ -54,7 +54,6 @@ class _Trial(NamedTuple):
     last: Array
     step: SmoothStep
     at: Point
-    values: Array  # (4 n_N,) indicators
     verdict: search.Verdict
     usable: Array  # bool: finite, and its constraints can hold
     finite: Array
@@ -77,18 +76,23 @@ class RowLoop:
     def run(self, theta: Theta, record: bool) -> tuple[Outcome, Slot | None]:
         start = self._start(theta, record)
         t_end = theta.t + theta.dt
+        enough = t_end - self.nearby(theta)
         max_trials = 20 * self.settings.max_steps
 
         def unfinished(s: _State) -> Array:
-            return (s.status == Status.OK) & (s.t < t_end) & (s.effort.accepted + s.effort.rejected < max_trials)
+            return (s.status == Status.OK) & (s.t < enough) & (s.effort.accepted + s.effort.rejected < max_trials)
 
         end = lax.while_loop(unfinished, partial(self._turn, theta), start)
         # A trajectory that has failed before takes no part: its tolerance is infinite.
-        incomplete = (end.t < t_end) & (end.status == Status.OK) & jnp.isfinite(theta.tol)
+        incomplete = (end.t < enough) & (end.status == Status.OK) & jnp.isfinite(theta.tol)
         status = jnp.where(incomplete, Status.TOO_MANY_STEPS, jnp.where(jnp.isfinite(theta.tol), end.status, Status.OK))
         moved = Moved(end.q, end.u, end.P, end.mode.direction, end.log.instants)
         memory = Memory(end.mode, end.h, end.fresh, end.log)
         return Outcome(moved, memory, status, end.stats, end.effort), end.schedule
+
+    def nearby(self, theta: Theta) -> Array:
+        """What is no time at all, at the end of a row."""
+        return 16.0 * jnp.finfo(theta.t.dtype).eps * (jnp.abs(theta.t) + theta.dt)
 
     def _start(self, theta: Theta, record: bool) -> _State:
         _, t, dt, q, u, memory, tol = theta
@@ -108,7 +112,7 @@ class RowLoop:
         """One trial step and what follows from it."""
         system, dt, tol = theta.system, theta.dt, theta.tol
         h_min, h_max = self.settings.bounds(dt)
-        trial = self._trial(theta, s)
+        trial: _Trial = stored(self._trial(theta, s))
         h, v = trial.h, trial.verdict
         accurate = trial.accurate | (h <= 1.001 * h_min)
         plain = ~s.search.on & ~s.fresh
@@ -150,7 +154,7 @@ class RowLoop:
         no_way = stuck & ((self.settings.edges != "nscd") | ~jnp.any(meeting.leaves))
         failed = jnp.where(event & (result.stats.status != Status.OK), result.stats.status, Status.OK)
         failed = jnp.where(no_way, jnp.where(trial.finite, Status.NOT_CONVERGED, Status.NONFINITE), failed)
-        full = (s.slot + 1 >= self.settings.max_steps) & (at.t < theta.t + dt) & (accept | event)
+        full = (s.slot + 1 >= self.settings.max_steps) & (at.t < theta.t + dt - self.nearby(theta)) & (accept | event)
         status = jnp.where(failed != Status.OK, failed, jnp.where(full, Status.TOO_MANY_STEPS, Status.OK))
 
         again = (plain & ~accept & ~begins & ~event) | lost
@@ -184,7 +188,7 @@ class RowLoop:
         system, t, dt, *_, tol = theta
         motion = Motion(system, s.mode, self.settings.lcp)
         remaining = t + dt - s.t
-        last = ~s.search.on & (s.h >= remaining) & ~s.fresh
+        last = ~s.search.on & (s.h >= remaining - self.nearby(theta)) & ~s.fresh
         h = jnp.where(s.search.on, s.search.candidate(), jnp.where(last, remaining, s.h))
         tolerance, _ = self.settings.tolerances(s.q.dtype)
         step = self.settings.smooth.step(motion, s.t, s.q, s.u, h, tolerance)
@@ -194,19 +198,40 @@ class RowLoop:
         gap_0, rate_0 = system.g_N(s.t, s.q), system.g_N_dot(s.t, s.q, s.u)
         _, rate_1, _ = self.laws.split(at.velocities)
         small = 10.0 * tol / velocity_unit(at.velocities)
-        values = events.indicators(motion, self.laws, at)
+        slow = events.stopping_speed(motion, self.laws, system.gamma_F(s.t, s.q, s.u))
+        values = events.indicators(motion, self.laws, at, slow)
         # A contact that starts at a closed gap is on its way up until it comes down again.
         rising = (gap_0 <= tol) & (at.gap < 0.0) & (rate_1 >= -small)
-        values = values.at[events.GAP].set(jnp.where(rising, jnp.abs(at.gap), values[events.GAP])).reshape(-1)
-        first = jnp.zeros_like(values).at[: self.rows.n_N].set(jnp.maximum(gap_0, 0.0))
-        verdict = s.search.judge(values, first, h, s.t)
+        values = values.at[events.GAP].set(jnp.where(rising, jnp.abs(at.gap), values[events.GAP]))
+        first = jnp.zeros_like(values).at[events.GAP].set(jnp.maximum(gap_0, 0.0))
+        load = tol * jnp.maximum(1.0, jnp.max(jnp.abs(at.force), initial=0.0))
+        noise = jnp.zeros_like(values).at[jnp.array([events.FORCE, events.CONE])].set(load)
+        verdict = s.search.judge(values.reshape(-1), first.reshape(-1), noise.reshape(-1), h, s.t)
         open_before = ~s.mode.closed & (gap_0 > tol)
         dips = jnp.where(open_before, search.dip(gap_0, h * rate_0, at.gap, h * rate_1, tol), 1.0)
+        at_stages = events.at_stages(motion, self.laws, s.t, h, step.stages)
+        dips = jnp.minimum(
+            jnp.min(dips, initial=1.0), self._passed(at_stages, step.stages.c, noise, open_before, h / dt)
+        )
         lands = jnp.where(s.mode.closed, 1.0, search.descent(gap_0, h * rate_0, at.gap))
         guess = h * jnp.min(lands, initial=1.0)
-        usable = finite & self._consistent(motion, at)
+        # At an edge the constraints may stop the motion altogether; forces far below zero at a stage tell.
+        jammed = jnp.any(at_stages[:, events.FORCE] < -10.0 * (load + jnp.max(jnp.abs(at.force), initial=0.0)))
+        usable = finite & self._consistent(motion, at) & ~jammed
         accurate = (step.error <= self._allowed(h)) & self._no_drift(motion, at)
-        return _Trial(h, last, step, at, values, verdict, usable, finite, accurate, guess, jnp.min(dips, initial=1.0))
+        return _Trial(h, last, step, at, verdict, usable, finite, accurate, guess, dips)
+
+    def _passed(self, values: Array, c: Array, noise: Array, open_before: Array, part: Array) -> Array:
+        """The first fraction of the step at which a stage sees an indicator below zero, 1 if none does.
+
+        An event that begins and ends within one step shows at its stages alone. They are less accurate than the step, so
+        that a step that is a small part of the row need not mind them.
+        """
+        seen = values < -(noise + 1e-6 * jnp.max(jnp.where(jnp.isfinite(values), jnp.abs(values), 0.0), axis=0))
+        seen = seen.at[:, events.GAP].set(seen[:, events.GAP] & open_before)
+        seen = seen.at[:, events.SLIP].set(False)  # a slip velocity that passes zero is below it at the end
+        inside = (c > 0.0) & (c < 1.0) & jnp.any(seen, axis=(1, 2)) & (part > 1e-4)
+        return jnp.min(jnp.where(inside, c, 1.0))
 
     def _consistent(self, motion: Motion, at: Point) -> Array:
         """Whether the rows that act can all hold: contradictory ones leave a residual in velocities or accelerations."""

@@ -35,7 +35,8 @@ def replay(row: RowLoop, theta: Theta, schedule: Slot, outcome: Outcome) -> Move
     policy = jax.checkpoint_policies.save_only_these_names(ROOT)
     slot = jax.checkpoint(slot, policy=policy, prevent_cse=False)
     start = (theta.t, theta.q, theta.u, theta.memory.mode.direction, nothing)
-    (_, q, u, direction, P), (t, before, after) = lax.scan(slot, start, schedule)
+    (t_last, q, u, direction, P), (t, before, after) = lax.scan(slot, start, schedule)
+    q, u, P = _to_row_end(row, theta, outcome, t_last, q, u, direction, P)
     log, past = outcome.memory.log, theta.memory.log
     entry = jnp.arange(log.kind.shape[0])
     here = (entry >= past.entries) & (entry < log.entries)  # the entries that this row made
@@ -83,6 +84,17 @@ def _step(row: RowLoop, theta: Theta, carry: _Carry, s: Slot) -> tuple[_Carry, t
         P + jnp.where(moves, step.P, 0.0) + jnp.where(s.event, result.P, 0.0),
     )
     return after, (at.t, result.before, result.after)
+
+
+def _to_row_end(
+    row: RowLoop, theta: Theta, outcome: Outcome, t: Array, q: Array, u: Array, direction: Array, P: Array
+) -> tuple[Array, Array, Array]:
+    """A row that ends with an event, not with a step, still ends at t + Δt: the instant moves, its end does not."""
+    late = theta.t + theta.dt - t
+    late = late - lax.stop_gradient(late)  # no time, but a derivative
+    mode = outcome.memory.mode._replace(direction=direction)
+    forces = Motion(theta.system, mode, row.settings.lcp).accelerations(t, q, u)
+    return q + late * theta.system.q_dot(t, q, u), u + late * forces.u_dot, P + late * forces.force
 
 
 def _at_instant(row: RowLoop, motion: Motion, t: Array, q: Array, u: Array, which: Array) -> Point:

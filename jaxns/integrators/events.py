@@ -22,8 +22,9 @@ from ..laws.table import LawTable
 from ..model.system import Rows, System
 from ..solve import implicit, inclusion
 from . import velocity_level
-from .acceleration_level import Accelerations, Instant, Mode, Motion, unit_slips
+from .acceleration_level import Accelerations, Instant, Mode, Motion, holding_direction, settle, unit_slips
 from .base import Configuration, DirectDirections, Directions, law_table, velocity_unit
+from .runge_kutta import Stages
 
 
 class EventKind(enum.IntEnum):
@@ -83,22 +84,45 @@ def point(motion: Motion, t: Array, q: Array, u: Array) -> Point:
     return Point(t, q, u, system.g_N(t, q), system.velocities(t, q, u), forces.force, forces.u_dot)
 
 
-def indicators(motion: Motion, laws: LawTable, at: Point) -> Array:
-    """The indicators (4, n_N) of all contacts, +∞ where one does not apply."""
+def indicators(motion: Motion, laws: LawTable, at: Point, slow: Array | None = None) -> Array:
+    """The indicators (4, n_N) of all contacts, +∞ where one does not apply.
+
+    `slow` (n_N,) is the slip velocity that counts as none, by default zero.
+    """
     system, (closed, stick, direction) = motion.system, motion.mode
     mu = system.coefficients(system.rows(at.t, at.q, at.u), at.q.dtype)[2]
     rough = laws.gather(mu) > 0.0
     _, _, gamma_F = laws.split(at.velocities)
     _, force_N, force_F = laws.split(at.force)
-    spatial = _dimensions(laws) > 1
-    # In the plane a slip velocity turns as it vanishes; it counts as zero just before it does.
-    slip = laws.gather(gamma_F * direction) - jnp.where(spatial, 2.0 * _STOPPED, 0.0)
+    slip = laws.gather(gamma_F * direction) - (0.0 if slow is None else slow)
     values = jnp.stack([at.gap, force_N, slip, force_N - laws.gauge(force_F, mu)])
     applies = jnp.stack([~closed, closed, closed & ~stick & rough, closed & stick])
     return jnp.where(applies, values, jnp.inf)
 
 
 _STOPPED = 1e-8  # slip velocity that counts as none in spatial friction
+
+
+def stopping_speed(motion: Motion, laws: LawTable, gamma_F: Array) -> Array:
+    """The slip velocity (n_N,) at which sliding stops, in a step that begins with slip velocities gamma_F (n_F,).
+
+    In the plane a slip velocity turns as it vanishes, so it counts as none just before it does; unless sliding has just
+    begun from rest.
+    """
+    along = laws.gather(gamma_F * motion.mode.direction)
+    return jnp.where((_dimensions(laws) > 1) & (along > 4.0 * _STOPPED), 2.0 * _STOPPED, 0.0)
+
+
+def at_stages(motion: Motion, laws: LawTable, t: Array, h: Array, stages: Stages) -> Array:
+    """The indicators (s, 4, n_N) at the stages of a step from t."""
+    system = motion.system
+
+    def one(c: Array, q: Array, u: Array, force: Array) -> Array:
+        t_i = t + c * h
+        here = Point(t_i, q, u, system.g_N(t_i, q), system.velocities(t_i, q, u), force, jnp.zeros_like(u))
+        return indicators(motion, laws, here)
+
+    return jax.vmap(one)(*stages)
 
 
 def _dimensions(laws: LawTable) -> Array:
@@ -162,7 +186,7 @@ def encounter(motion: Motion, rows: Rows, at: Point, event: Encounter, rest_spee
     _, _, force_F = laws.split(at.force)
     sliding = slip_speed > jnp.where(_dimensions(laws) > 1, 3.0 * _STOPPED, small)
     breaks = event.breaks & ~sliding
-    onset = unit_slips(laws, -jnp.where(mu > 0.0, force_F / jnp.where(mu > 0.0, mu, 1.0) ** 2, 0.0))[0]
+    onset = holding_direction(laws, mu, force_F)
     direction = jnp.where(laws.spread(breaks), onset, slip)
     instant = Instant(system, at.t, at.q, u, stays, sliding | breaks, direction, jnp.ones_like(at.t), tol)
     if all(d < 2 for _, d, _ in laws.groups):  # in one dimension no direction can turn
@@ -177,9 +201,10 @@ def encounter(motion: Motion, rows: Rows, at: Point, event: Encounter, rest_spee
     direction = jnp.where(laws.spread(begins), start, direction)
     stick = closed & ~(sliding | breaks | begins) & (_dimensions(laws) > 0)
     rests = lax.stop_gradient(_rebound_too_slow(system, rows, at, event.closed, rest_speed))
-    return After(
-        u, P, Mode(closed, stick, direction), at.velocities, after, rests, _worst(impact_stats, decision_stats)
-    )
+    mode = Mode(closed, stick, direction)
+    u = settle(Motion(system, mode), at.t, at.q, u)
+    after = system.velocities(at.t, at.q, u)
+    return After(u, P, mode, at.velocities, after, rests, _worst(impact_stats, decision_stats))
 
 
 def kinds(laws: LawTable, old: Mode, event: Encounter, result: After, tol: Array) -> Array:

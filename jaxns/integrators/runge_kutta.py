@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple, Protocol
+from typing import Any, ClassVar, NamedTuple, Protocol
 
 import jax.numpy as jnp
 import numpy as np
@@ -53,13 +53,21 @@ class Tolerance(NamedTuple):
         largest = jnp.maximum(jnp.abs(old), jnp.abs(new))
         rounding = 8.0 * jnp.finfo(error.dtype).eps * largest
         excess = jnp.maximum(jnp.abs(error) - rounding, 0.0) / (self.atol + self.rtol * largest)
-        mean = jnp.mean(excess**2)
-        return jnp.where(mean > 0.0, jnp.sqrt(jnp.where(mean > 0.0, mean, 1.0)), 0.0)
+        return jnp.sqrt(jnp.mean(excess**2) + 1e-36)
 
 
 def weighted(weights: Array, stages: Array) -> Array:
     """Σ_j weights_j stages_j, as fused arithmetic."""
     return jnp.sum(weights[:, None] * stages, axis=0)
+
+
+class Stages(NamedTuple):
+    """What a step passes on its way; the first axis is that of the stages."""
+
+    c: Array  # (s,) fraction of the step
+    q: Array  # (s, nq)
+    u: Array  # (s, nu)
+    force: Array  # (s, n) λ
 
 
 class SmoothStep(NamedTuple):
@@ -69,6 +77,7 @@ class SmoothStep(NamedTuple):
     u: Array
     P: Array  # (n,) ∫ λ dt by the weights of the method
     error: Array  # () estimate of the local error over the tolerance
+    stages: Stages
 
 
 class Smooth(Protocol):
@@ -120,9 +129,7 @@ class HEM5:
         Q_dot, V_dot = jnp.zeros((8, *q.shape), q.dtype), jnp.zeros((8, *u.shape), q.dtype)
         W = materialise(system.W(t, q, u))
 
-        def stage(
-            carry: tuple[Array, Array, Array], i: Array
-        ) -> tuple[tuple[Array, Array, Array], tuple[Array, Array]]:
+        def stage(carry: tuple[Array, Array, Array], i: Array) -> tuple[tuple[Array, Array, Array], Any]:
             Q_dot, V_dot, W = carry
             t_i, Q, V = t + c[i] * h, q + h * weighted(A[i], Q_dot), u + h * weighted(A[i], V_dot)
             Q_dot = Q_dot.at[i].set(system.q_dot(t_i, Q, V))
@@ -135,21 +142,17 @@ class HEM5:
             W_next = materialise(system.W(t_next, Q_next, V_next))
             bias = system.velocities(t_next, Q_next, V_next) / (h * A[i + 1, i])
             forces = motion.solve(t_i, Q, V, W, W_next, bias)
-            return (Q_dot, V_dot.at[i].set(forces.u_dot), W_next), (Q, forces.force)
+            return (Q_dot, V_dot.at[i].set(forces.u_dot), W_next), (Q, V, forces.force)
 
-        (Q_dot, V_dot, _), (Q, force) = lax.scan(stage, (Q_dot, V_dot, W), jnp.arange(8))
+        (Q_dot, V_dot, _), (Q, V, force) = lax.scan(stage, (Q_dot, V_dot, W), jnp.arange(8))
         q_end, u_end = q + h * weighted(A[8], Q_dot), u + h * weighted(A[8], V_dot)
         err_1 = tolerance.norm(q_end - Q[7], q, q_end)
         err_2 = tolerance.norm(q_end - q - h * (2.5 * Q_dot[6] - 1.5 * Q_dot[7]), q, q_end)
-        some = err_1 > 0.0
-        if self.sharp:
-            ratio = err_1 / jnp.where(some, jnp.maximum(err_1, err_2), 1.0)
-            error = err_1 * ratio * ratio
-        else:
-            error = err_1**2 / jnp.where(some, err_1 + 0.01 * err_2, 1.0)
+        sharp, paper = err_1 * (err_1 / jnp.maximum(err_1, err_2)) ** 2, err_1**2 / (err_1 + 0.01 * err_2)
+        error = sharp if self.sharp else paper
         if self.project:
             q_end, u_end = project(motion, t + h, q_end, u_end)
-        return SmoothStep(q_end, u_end, h * weighted(A[8], force), error)
+        return SmoothStep(q_end, u_end, h * weighted(A[8], force), error, Stages(c[:8], Q, V, force))
 
 
 @dataclass(frozen=True)
@@ -176,13 +179,14 @@ class RKF45:
         A, c = jnp.asarray(RKF45_A, q.dtype), jnp.asarray(RKF45_C, q.dtype)
         Q_dot, V_dot = jnp.zeros((6, *q.shape), q.dtype), jnp.zeros((6, *u.shape), q.dtype)
 
-        def stage(carry: tuple[Array, Array], i: Array) -> tuple[tuple[Array, Array], Array]:
+        def stage(carry: tuple[Array, Array], i: Array) -> tuple[tuple[Array, Array], Any]:
             Q_dot, V_dot = carry
             t_i, Q, V = t + c[i] * h, q + h * weighted(A[i], Q_dot), u + h * weighted(A[i], V_dot)
             forces = motion.accelerations(t_i, Q, V)
-            return (Q_dot.at[i].set(motion.system.q_dot(t_i, Q, V)), V_dot.at[i].set(forces.u_dot)), forces.force
+            Q_dot = Q_dot.at[i].set(motion.system.q_dot(t_i, Q, V))
+            return (Q_dot, V_dot.at[i].set(forces.u_dot)), (Q, V, forces.force)
 
-        (Q_dot, V_dot), force = lax.scan(stage, (Q_dot, V_dot), jnp.arange(6))
+        (Q_dot, V_dot), (Q, V, force) = lax.scan(stage, (Q_dot, V_dot), jnp.arange(6))
         order_4, order_5 = jnp.asarray(RKF45_B4, q.dtype), jnp.asarray(RKF45_B5, q.dtype)
         b = order_5 if self.extrapolate else order_4
         q_end, u_end = q + h * weighted(b, Q_dot), u + h * weighted(b, V_dot)
@@ -191,4 +195,5 @@ class RKF45:
         err_u = tolerance.norm(weighted(difference, V_dot), u, u_end)
         if self.project:
             q_end, u_end = project(motion, t + h, q_end, u_end)
-        return SmoothStep(q_end, u_end, h * weighted(b, force), jnp.maximum(err_q, err_u))
+        stages = Stages(c, Q, V, force)
+        return SmoothStep(q_end, u_end, h * weighted(b, force), jnp.maximum(err_q, err_u), stages)

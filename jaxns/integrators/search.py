@@ -54,10 +54,13 @@ class Search(NamedTuple):
         guessed = (self.trials == 0) & (self.guess > self.lo) & (self.guess < self.hi)
         return jnp.where(guessed, self.guess, self.lo + fraction * (self.hi - self.lo))
 
-    def judge(self, values: Array, first: Array, h: Array, t: Array) -> Verdict:
-        """The meaning of indicators `values` at the end of a trial of size h; `first` at its beginning, where known."""
+    def judge(self, values: Array, first: Array, noise: Array, h: Array, t: Array) -> Verdict:
+        """The meaning of indicators `values` at the end of a trial of size h; `first` at its beginning, where known.
+
+        An indicator that is below zero by less than its noise does not begin a search.
+        """
         eps, tiny = jnp.finfo(h.dtype).eps, jnp.finfo(h.dtype).tiny
-        negative = values < 0.0
+        negative = values < -noise
         size = jnp.maximum(jnp.where(negative, -values, 0.0), jnp.maximum(first, tiny))
         weight = jnp.where(self.on, self.weight, jnp.where(negative, 1.0 / size, 0.0))
         sought = weight > 0.0

@@ -26,13 +26,24 @@ from . import dense, inclusion
 ROOT = "jaxns_root"
 
 
-@partial(jax.custom_jvp, nondiff_argnums=(0,))
 def solve(problem: inclusion.Problem, theta: Any) -> tuple[Any, inclusion.Stats]:
     """Solve an inclusion problem; returns its outputs and stats, differentiable with respect to theta."""
+    if problem.laws.n_bilateral + problem.laws.n_N == 0:
+        z, P = jax.eval_shape(lambda theta: problem.guess(problem.prepare(theta)), theta)
+        if z.shape[0] == 0:  # neither smooth unknowns nor rows: nothing to solve
+            data = problem.direct(theta)
+            zero = jnp.asarray(0)
+            stats = inclusion.Stats(zero, zero, jnp.zeros((), P.dtype), zero - 1)
+            return problem.outputs(jnp.zeros(z.shape, z.dtype), jnp.zeros(P.shape, P.dtype), data), stats
+    return _solve(problem, theta)
+
+
+@partial(jax.custom_jvp, nondiff_argnums=(0,))
+def _solve(problem: inclusion.Problem, theta: Any) -> tuple[Any, inclusion.Stats]:
     return inclusion.outputs(problem, theta)
 
 
-@solve.defjvp
+@_solve.defjvp
 def _solve_jvp(problem: inclusion.Problem, primals: tuple[Any], tangents: tuple[Any]) -> tuple[Any, Any]:
     def outputs(theta: Any) -> tuple[Any, inclusion.Stats]:
         root, stats = _root(problem, theta)

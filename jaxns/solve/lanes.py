@@ -342,6 +342,16 @@ _RULES: dict[str, Callable[[Any, list[Array], int], Any]] = {
 }
 
 
+def stored(tree: Any) -> Any:
+    """The same values, computed once. XLA may compute a value anew for each use, with other roundings: decisions that must
+    agree have to start from the same stored one. Not differentiable in reverse mode."""
+    leaves, structure = jax.tree.flatten(tree)
+    leaves = sorted(enumerate(leaves), key=lambda leaf: not jnp.issubdtype(leaf[1].dtype, jnp.inexact))
+    values = _store([leaf for _, leaf in leaves])
+    places = {place: value for (place, _), value in zip(leaves, values, strict=True)}
+    return jax.tree.unflatten(structure, [places[k] for k in range(len(places))])
+
+
 @jax.custom_batching.custom_vmap
 def anywhere(flag: Array) -> Array:
     """Whether a flag is set in any lane: a predicate for `lax.cond` that stays a real branch under `jax.vmap`."""
