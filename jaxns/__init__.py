@@ -3,6 +3,10 @@
 from . import models
 from .analysis.convergence import ConvergenceStudy, convergence_study
 from .analysis.energy import Energy, energy
+from .analysis.identification import Fit, IdentifiabilityWarning, IdentificationError, identify
+from .analysis.records import read_csv
+from .analysis.sensitivity import GradientReport, Sensitivity, gradient_report, sensitivity
+from .analysis.shooting import Shooting
 from .contact_problem import ContactSolution, solve_contacts
 from .integrators.energy_consistent import (
     EnergyConstantMass,
@@ -48,14 +52,20 @@ __all__ = [
     "EventDriven",
     "EventKind",
     "Events",
+    "Fit",
     "FrictionLaw",
     "GGLDecoupled",
     "GGLUnified",
     "GeneralizedAlpha",
+    "GradientReport",
+    "IdentifiabilityWarning",
+    "IdentificationError",
     "Lobatto",
     "Moreau",
     "Problem",
     "Rattle",
+    "Sensitivity",
+    "Shooting",
     "SimulationError",
     "SpragClutch",
     "Status",
@@ -64,8 +74,12 @@ __all__ = [
     "bodies",
     "convergence_study",
     "energy",
+    "gradient_report",
+    "identify",
     "lemke",
     "models",
+    "read_csv",
+    "sensitivity",
     "simulate",
     "solve_contacts",
 ]

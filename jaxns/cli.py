@@ -1,16 +1,14 @@
-"""The command line: `jaxns list`, `jaxns run PROBLEM` and `jaxns converge PROBLEM`."""
+"""The command line: `jaxns list`, `jaxns run PROBLEM`, `jaxns converge PROBLEM` and `jaxns identify PROBLEM`."""
 
 from __future__ import annotations
 
 import argparse
-import difflib
 import importlib.util
 import inspect
-import math
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -22,16 +20,14 @@ from jax import Array
 
 import jaxns as ns
 
+from . import cli_identify
 from .analysis.convergence import NORMS, QUANTITIES
+from .cli_choice import Chosen, UsageError, defaults, integrators, positive, problems
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 LONG_RUN = 10_000  # steps from which a progress bar is worth its second compilation
-
-
-class UsageError(Exception):
-    """The command line asks for something that does not exist or cannot be."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -61,23 +57,36 @@ def _parser() -> argparse.ArgumentParser:
     run = commands.add_parser("run", help="simulate a problem, print a summary, save a figure")
     run.set_defaults(command=_run)
     _common(run, "PROBLEM.png", "the trajectory")
-    run.add_argument("--dt", type=_positive, metavar="X", help="step size in s, by default the problem's own")
+    run.add_argument("--dt", type=positive, metavar="X", help="step size in s, by default the problem's own")
     run.add_argument("--no-progress", action="store_true", help="no progress bar in long runs")
     converge = commands.add_parser("converge", help="errors over step sizes, fitted orders, and their figure")
     converge.set_defaults(command=_converge)
     _common(converge, "PROBLEM_convergence.png", "the errors")
-    converge.add_argument("--dts", type=_positive, nargs="+", required=True, metavar="X", help="step sizes in s")
-    converge.add_argument("--ref", type=_positive, required=True, metavar="X", help="step size of the reference run")
+    converge.add_argument("--dts", type=positive, nargs="+", required=True, metavar="X", help="step sizes in s")
+    converge.add_argument("--ref", type=positive, required=True, metavar="X", help="step size of the reference run")
     converge.add_argument("--norm", choices=NORMS, default="sum", help="of the printed errors, by default sum")
+    identify = commands.add_parser("identify", help="fit parameters to a measured record, with standard errors")
+    identify.set_defaults(command=_identify)
+    _common(identify, "PROBLEM_fit.png", "parameters, covariance and the fitted columns", "EventDriven")
+    help_data = "CSV with a first line of names (t, q1, q2, …, u1, …), or what `jaxns run --save` wrote"
+    identify.add_argument("--data", type=Path, required=True, metavar="FILE", help=help_data)
+    identify.add_argument(
+        "--fit", required=True, metavar="A,B", help="parameters to fit; --param sets where they start"
+    )
+    identify.add_argument("--bounds", nargs="+", default=[], metavar="K=LO:HI", help="bounds; one side may be empty")
+    identify.add_argument("--columns", metavar="A,B", help="columns to fit, by default all of q and u in the record")
+    identify.add_argument("--starts", type=int, default=1, metavar="N", help="random starts besides the first one")
+    identify.add_argument("--dt", type=positive, metavar="X", help="step of a fixed-step integrator, in s")
+    identify.add_argument("--report", type=Path, metavar="FILE.txt", help="write the report there, too")
     return parser
 
 
-def _common(command: argparse.ArgumentParser, figure: str, saved: str) -> None:
+def _common(command: argparse.ArgumentParser, figure: str, saved: str, integrator: str = "Rattle") -> None:
     """Arguments of every command that simulates."""
     command.add_argument("problem", metavar="PROBLEM", help="a name from `jaxns list`, such as slider-crank")
-    help_integrator = "by default Rattle; with options as in lobatto:stages=4,tol=1e-12"
-    command.add_argument("--integrator", default="Rattle", metavar="NAME[:K=V,…]", help=help_integrator)
-    command.add_argument("--t1", type=_positive, metavar="X", help="end time in s, by default the problem's own")
+    help_integrator = f"by default {integrator}; with options as in lobatto:stages=4,tol=1e-12"
+    command.add_argument("--integrator", default=integrator, metavar="NAME[:K=V,…]", help=help_integrator)
+    command.add_argument("--t1", type=positive, metavar="X", help="end time in s, by default the problem's own")
     command.add_argument("--param", nargs="+", action="extend", default=[], metavar="K=V", help="physical parameters")
     command.add_argument(
         "--plot", type=Path, metavar="FILE", help=f"figure; by default {figure} if matplotlib is there"
@@ -85,124 +94,13 @@ def _common(command: argparse.ArgumentParser, figure: str, saved: str) -> None:
     command.add_argument("--save", type=Path, metavar="FILE.npz", help=f"write {saved}")
 
 
-def _positive(text: str) -> float:
-    value = _finite(text)
-    if value <= 0.0:
-        raise argparse.ArgumentTypeError(f"must be positive, got {text}")
-    return value
-
-
-def _finite(text: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        value = math.nan
-    if not math.isfinite(value):
-        raise argparse.ArgumentTypeError(f"{text!r} is not a finite number")
-    return value
-
-
-# What there is --------------------------------------------------------------------------------------------------------
-
-
-def _problems() -> dict[str, Callable[..., ns.Problem]]:
-    return {name: getattr(ns.models, name) for name in ns.models.__all__}
-
-
-def _integrators() -> dict[str, Callable[[], Any]]:
-    public: dict[str, Any] = {name: getattr(ns, name) for name in ns.__all__}
-    return {name: c for name, c in public.items() if isinstance(c, type) and hasattr(c, "start") and hasattr(c, "step")}
-
-
 def _list(options: argparse.Namespace) -> None:
-    for title, entries in (("Problems", _problems()), ("Integrators", _integrators())):
+    for title, entries in (("Problems", problems()), ("Integrators", integrators())):
         print(title)
         for name, entry in entries.items():
             summary = (inspect.getdoc(entry) or "").split("\n", 1)[0]
             print(f"  {name}: {summary}")
-            print("      " + ", ".join(f"{k}={v}" for k, v in _defaults(entry).items()))
-
-
-def _defaults(entry: Callable[..., Any]) -> dict[str, Any]:
-    return {p.name: p.default for p in inspect.signature(entry).parameters.values()}
-
-
-def _find(kind: str, name: str, known: Iterable[str]) -> str:
-    """The known name that is meant, whatever its case and hyphens."""
-    plain = {k.replace("_", "").lower(): k for k in known}
-    wanted = name.replace("-", "").replace("_", "").lower()
-    if wanted not in plain:
-        raise _unknown(kind, name, plain.values())
-    return plain[wanted]
-
-
-def _unknown(kind: str, name: str, known: Iterable[str]) -> UsageError:
-    names = list(known)
-    lower = {k.lower(): k for k in names}
-    near = difflib.get_close_matches(name.replace("-", "_").lower(), lower, n=1, cutoff=0.0)
-    hint = f"did you mean {lower[near[0]]!r}? " if near else ""
-    return UsageError(f"unknown {kind} {name!r}; {hint}There are: {', '.join(names) or 'none'}.")
-
-
-def _parameters(option: str, make: Callable[..., Any], assignments: Iterable[str]) -> dict[str, Any]:
-    """`k=v` pairs as arguments of `make`, with the types of its defaults."""
-    defaults = _defaults(make)
-    parameters = {}
-    for assignment in assignments:
-        name, equals, text = assignment.partition("=")
-        if not equals:
-            raise UsageError(f"{option} {assignment!r} must have the form name=value.")
-        if name not in defaults:  # case matters here: r and R may both exist
-            raise _unknown("parameter", name, defaults)
-        parameters[name] = _value(f"{option} {name}", text, defaults[name])
-    return parameters
-
-
-def _value(what: str, text: str, default: Any) -> Any:
-    """A text as a value of the default's type; numbers where there is no default."""
-    if isinstance(default, str):
-        return text
-    if isinstance(default, bool):
-        if text.lower() not in ("true", "false"):
-            raise UsageError(f"{what}: must be true or false, got {text!r}.")
-        return text.lower() == "true"
-    if isinstance(default, ns.HEM5):  # the method of EventDriven for smooth motion
-        methods = {"HEM5": ns.HEM5(), "RKF45": ns.RKF45()}
-        return methods[_find("method", text, methods)]
-    try:
-        value = _finite(text)
-    except argparse.ArgumentTypeError as error:
-        raise UsageError(f"{what}: {error}.") from None
-    whole = isinstance(default, int)
-    if whole and not value.is_integer():
-        raise UsageError(f"{what}: must be a whole number, got {text!r}.")
-    return int(value) if whole else value
-
-
-@dataclass(frozen=True)
-class _Chosen:
-    """What the arguments of a command ask for."""
-
-    name: str
-    problem: ns.Problem
-    integrator: Any
-    t1: float
-
-    @classmethod
-    def by(cls, options: argparse.Namespace) -> _Chosen:
-        name = _find("problem", options.problem, _problems())
-        wanted, _, settings = options.integrator.partition(":")
-        make = _integrators()[_find("integrator", wanted, _integrators())]
-        assignments = [s for s in settings.split(",") if s]
-        integrator = make(**_parameters("--integrator", make, assignments))
-        problem = _problems()[name](**_parameters("--param", _problems()[name], options.param))
-        return cls(name, problem, integrator, options.t1 or problem.t1)
-
-    def settings(self, options: argparse.Namespace) -> list[tuple[str, str]]:
-        return [("problem", " ".join([self.name, *options.param])), ("integrator", repr(self.integrator))]
-
-
-# One run --------------------------------------------------------------------------------------------------------------
+            print("      " + ", ".join(f"{k}={v}" for k, v in defaults(entry).items()))
 
 
 @dataclass(frozen=True)
@@ -218,7 +116,7 @@ class _Result:
 def _run(options: argparse.Namespace) -> None:
     _check_files(options)
     try:
-        chosen = _Chosen.by(options)
+        chosen = Chosen.by(options)
         dt = options.dt or chosen.problem.dt
         result = _simulate(chosen.problem, chosen.integrator, dt, chosen.t1, options.no_progress)
     except ValueError as error:
@@ -244,7 +142,7 @@ def _arrays(traj: ns.Trajectory) -> dict[str, Any]:
 def _converge(options: argparse.Namespace) -> None:
     _check_files(options)
     try:
-        chosen = _Chosen.by(options)
+        chosen = Chosen.by(options)
         p = chosen.problem
         dts = sorted(options.dts)
         study = ns.convergence_study(
@@ -267,6 +165,27 @@ def _converge(options: argparse.Namespace) -> None:
     if not bool(np.all(study.ok)):
         failed = ", ".join(f"{dt:g}" for dt, ok in zip(dts, study.ok, strict=True) if not ok)
         raise ns.SimulationError(f"the runs with dt = {failed} did not converge")
+
+
+def _identify(options: argparse.Namespace) -> None:
+    _check_files(options)
+    try:
+        chosen = Chosen.by(options)
+        fit, t, data, prediction = cli_identify.identify(
+            chosen.problem, chosen.integrator, cli_identify.read_record(options.data), fit=options.fit.split(","),
+            bounds=options.bounds, columns=options.columns.split(",") if options.columns else None, dt=options.dt,
+            num_starts=options.starts,
+        )  # fmt: skip
+    except (ValueError, OSError, ns.IdentificationError) as error:
+        raise UsageError(str(error)) from error
+    report = "\n".join([*(f"{name}: {value}" for name, value in chosen.settings(options)), str(fit)])
+    print(report)
+    if options.report:
+        options.report.write_text(report + "\n")
+    arrays = {"covariance": fit.covariance, "loss": fit.loss, **{f"fit_{k}": v for k, v in fit.params.items()}}
+    arrays |= {"t": t, **{f"data_{k}": v for k, v in data.items()}, **{f"fitted_{k}": v for k, v in prediction.items()}}
+    title = f"{chosen.name}: {', '.join(f'{k} = {float(v):.4g}' for k, v in fit.params.items())}"
+    _write(options, f"{chosen.name}_fit.png", arrays, lambda plot: plot.fit(t, data, prediction, title=title))
 
 
 def _check_files(options: argparse.Namespace) -> None:

@@ -11,6 +11,7 @@ import numpy as np
 
 from .analysis.convergence import ConvergenceStudy
 from .analysis.energy import energy
+from .analysis.sensitivity import Sensitivity
 from .model.system import System
 from .simulate import Trajectory
 
@@ -115,6 +116,57 @@ def work_precision(curves: Mapping[str, Mapping[str, tuple[np.ndarray, np.ndarra
         ax.set_ylabel("error of $q$")
         ax.grid(alpha=0.3)
         ax.legend(fontsize="small", frameon=False)
+    return figure
+
+
+def fit(
+    t: np.ndarray, data: Mapping[str, np.ndarray], prediction: Mapping[str, np.ndarray], *, title: str = ""
+) -> Figure:
+    """Measured samples as points and the fitted motion as a line, one panel for each column.
+
+    >>> import numpy as np
+    >>> from jaxns import plot
+    >>> t = np.linspace(0.0, 1.0, 5)
+    >>> len(plot.fit(t, {"q1": t}, {"q1": t + 0.01}).axes)
+    1
+    """
+    figure = _new_figure(figsize=(7.0, 2.6 * len(data)), layout="constrained", dpi=150)
+    axes = np.atleast_1d(figure.subplots(len(data), 1, sharex=True))
+    for ax, (name, values) in zip(axes, data.items(), strict=True):
+        ax.plot(t, np.asarray(values), ".", color="0.4", markersize=3, label="measured")
+        ax.plot(t, np.asarray(prediction[name]), linewidth=1.2, label="fitted")
+        ax.set_ylabel(name)
+        ax.grid(alpha=0.3)
+        _legend(ax)
+    axes[-1].set_xlabel("$t$ [s]")
+    if title:
+        figure.suptitle(title)
+    return figure
+
+
+def sensitivity(result: Sensitivity, *, quantity: str = "q", title: str = "") -> Figure:
+    """∂q/∂p (or, with quantity="u", ∂u/∂p) over time, one panel for each parameter, with the events in grey.
+
+    >>> import jaxns as ns
+    >>> from jaxns import plot
+    >>> slope = ns.models.mass_on_slope()
+    >>> s = ns.sensitivity(slope.system, ns.Rattle(), slope.q0, slope.u0, ["mu"], dt=0.05, num_steps=4)
+    >>> len(plot.sensitivity(s).axes)
+    1
+    """
+    derivatives: dict[str, Any] = getattr(result, quantity)
+    t = np.asarray(result.trajectory.t)
+    figure = _new_figure(figsize=(7.0, 2.6 * len(derivatives)), layout="constrained", dpi=150)
+    axes = np.atleast_1d(figure.subplots(len(derivatives), 1, sharex=True))
+    for ax, (name, values) in zip(axes, derivatives.items(), strict=True):
+        _curves(ax, t, np.asarray(values).reshape(len(t), -1), quantity, "")
+        ax.set_ylabel(f"∂{quantity} / ∂{name}")
+        ax.grid(alpha=0.3)
+        for instant in _instants(result.trajectory):
+            ax.axvline(instant, color="0.6", linewidth=0.5, zorder=0)
+    axes[-1].set_xlabel("$t$ [s]")
+    if title:
+        figure.suptitle(title)
     return figure
 
 

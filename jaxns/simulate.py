@@ -66,6 +66,16 @@ class Trajectory:
         """Whether every step converged."""
         return jnp.all(self.status == Status.OK, axis=-1)
 
+    def failed_as_nan(self) -> Trajectory:
+        """With NaN in the rows from the first failed step on, so that nothing computed from them passes for a result."""
+        bad = jnp.concatenate([jnp.zeros_like(self.status[..., :1], bool), self.status != Status.OK], axis=-1)
+
+        def masked(values: Array) -> Array:
+            return jnp.where(bad.reshape(*bad.shape, *(1,) * (values.ndim - bad.ndim)), jnp.nan, values)
+
+        changes: dict[str, Any] = {n: masked(getattr(self, n)) for n in ("q", "u", "P_g", "P_gamma", "P_N", "P_F")}
+        return replace(self, **changes)
+
 
 def simulate(
     system: System,
