@@ -138,6 +138,7 @@ def test_second_derivative_matches_differences_of_the_first() -> None:
     assert float(second) == pytest.approx(float((first(mu + h) - first(mu - h)) / (2 * h)), rel=1e-6)
 
 
+@pytest.mark.slow
 def test_batched_gradient_equals_single_gradients() -> None:
     problem, dt, steps = PROBLEMS["slope"]
 

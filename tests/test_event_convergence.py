@@ -18,7 +18,9 @@ PROBLEMS = {  # problem, end, steps of the finest run
 
 
 @pytest.mark.filterwarnings("ignore:coupled contacts")
-@pytest.mark.parametrize("name", PROBLEMS)
+@pytest.mark.parametrize(
+    "name", ["rocking block", "woodpecker", *(pytest.param(n, marks=pytest.mark.slow) for n in ("ball", "slope 4"))]
+)
 def test_event_capturing_converges_to_event_driven(name):
     problem, end, finest = PROBLEMS[name]
     exact = ns.simulate(problem.system, ns.EventDriven(), problem.q0, problem.u0, dt=end / 8, num_steps=8)

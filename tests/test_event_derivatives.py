@@ -89,7 +89,7 @@ def test_ball_after_1_3_and_10_impacts(jacobian, true_derivatives):
     assert_close(jacobian(ball)(THETA), true_derivatives, 1e-6)
 
 
-@pytest.mark.parametrize("dt", [0.05, 0.1])
+@pytest.mark.parametrize("dt", [0.05, pytest.param(0.1, marks=pytest.mark.slow)])
 def test_an_impact_at_the_instant_of_a_row(dt):
     """From 1.25 m at g = 10 the ball lands at t = 0.5, with e = 0.5: after it q = e √(2gh) τ − g τ²/2, τ = t − √(2h/g)."""
 

@@ -314,7 +314,7 @@ def test_an_edge_fails_without_a_remedy():
     assert float(traj.q[-1, 0]) < 0.0  # it does not pass
 
 
-@pytest.mark.parametrize("speed", [1.0, 1.3])
+@pytest.mark.parametrize("speed", [1.0, 1.3])  # one arrives at the edge with a row, the other between two
 @pytest.mark.parametrize("edges", ["lcp", "nscd"])
 def test_remedies_pass_the_edge(edges, speed):
     """The path, and so the acceleration 2ẋ² upwards that the parabola asks for."""

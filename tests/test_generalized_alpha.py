@@ -64,6 +64,7 @@ def test_slider_crank_neither_penetrates_nor_drifts(crank):
     assert np.asarray(crank.P_N).max() > 0.0
 
 
+@pytest.mark.slow
 def test_tippedisk_agrees_with_rattle():
     """dt 1e-3: the height within 1e-4 m while the disk rises by 5e-3 m, positions within 1e-4 m for 0.3 s."""
     disk = ns.models.tippedisk()
