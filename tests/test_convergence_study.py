@@ -238,6 +238,7 @@ def test_vmap_over_parameters_and_initial_states_equals_single_studies():
                 np.testing.assert_allclose(one, single.error(name, norm), atol=1e-11, err_msg=f"{norm} {name}")
 
 
+@pytest.mark.slow
 def test_gradient_of_errors_equals_central_differences():
     """Both the runs and their reference depend on the parameter."""
 

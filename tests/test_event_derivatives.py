@@ -177,6 +177,7 @@ def on_slope(theta, q0, u0):
     return jnp.concatenate([traj.q[jnp.array([1, 2, 4]), 0], traj.u[1:3, 0]])
 
 
+@pytest.mark.slow
 def test_slope_with_reversal_impact_and_stop():
     theta, h = jnp.array([0.3, 10.0, 1.0]), 1e-5
     jacobian = jax.jit(jax.jacfwd(on_slope))

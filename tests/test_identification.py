@@ -271,6 +271,7 @@ def test_stated_standard_errors_match_the_spread_of_200_fits(record):
         assert float(np.mean(fits.params[name])) == pytest.approx(value, rel=1e-3), name
 
 
+@pytest.mark.slow
 def test_initial_state_and_parameters_together(record):
     truth = {**BALL_TRUTH, "height": 0.9, "speed": 0.3}
     clean = np.asarray(heights(truth))
