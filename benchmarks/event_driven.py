@@ -12,7 +12,7 @@
 from __future__ import annotations
 
 import argparse
-from dataclasses import fields, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +26,7 @@ from jax import lax
 import jaxns as ns
 from jaxns.integrators.acceleration_level import Mode, Motion
 from jaxns.integrators.event_loop import RowLoop
-from jaxns.integrators.event_state import Settings, Theta
+from jaxns.integrators.event_state import Theta
 from jaxns.simulate import simulate_each_dt
 
 
@@ -34,11 +34,10 @@ def accepted_steps(problem: ns.Problem, integrator: ns.EventDriven, t1: float) -
     """All accepted steps of a run without contacts: t, h, |g|, |ġ|, and the number of trials."""
     system, q0, u0 = problem.system, problem.q0, problem.u0
     t, dt = jnp.zeros(()), jnp.asarray(t1)
-    settings = Settings(**{f.name: getattr(integrator, f.name) for f in fields(Settings)})
-    row = RowLoop(settings, system.rows(t, q0, u0))
+    row = RowLoop(integrator, system.rows(t, q0, u0))
     none = jnp.zeros((0,), bool)
     motion = Motion(system, Mode(none, none, jnp.zeros((0,))))
-    tolerance, _ = settings.tolerances(q0.dtype)
+    tolerance, _ = integrator.tolerances(q0.dtype)
 
     def step(state: Any, h: Any) -> Any:
         t, q, u = state

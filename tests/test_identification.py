@@ -162,7 +162,8 @@ def test_unidentifiable_parameters_are_named(optimizer):
 def test_no_warning_where_all_is_well():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        ns.identify(decay, NOISY, GUESS)
+        fit = ns.identify(decay, NOISY, GUESS)
+    assert np.all(np.isfinite(np.asarray(fit.covariance)))
 
 
 # Failures ---------------------------------------------------------------------------------------------------------------

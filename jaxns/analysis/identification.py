@@ -58,7 +58,6 @@ class Fit:
     standard_errors: Any  # pytree like the guess
     starts: Starts
     samples: Array  # number of samples that count
-    information: Array  # (m, m) JᵀJ with respect to the parameters
     names: tuple[str, ...] = field(metadata={"static": True})
 
     @property
@@ -245,7 +244,6 @@ class _Problem:
                 descents.done & jnp.isfinite(descents.loss),
             ),
             samples=self.samples,
-            information=information,
             names=self.names,
         )
 

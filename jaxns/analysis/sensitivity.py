@@ -41,7 +41,7 @@ def sensitivity(
 
     With `EventDriven` these are the sensitivities of the motion, which jump at every event (the position of a fixed row
     before an impact knows nothing of restitution, the one after it does). With other integrators they are those of the
-    discrete map: see docs/derivatives.md, and `jaxns.analysis.sensitivity.gradient_report`.
+    discrete map: see docs/derivatives.md, and `jaxns.gradient_report`.
 
     >>> import jaxns as ns
     >>> slope = ns.models.mass_on_slope()
@@ -50,9 +50,8 @@ def sensitivity(
     (5, 2)
     """
     theta = _values(system, q0, u0, wrt)
-    simulate(
-        system, integrator, q0, u0, **arguments
-    )  # an ordinary run raises what there is to raise; a traced one cannot
+    # An ordinary run raises what there is to raise; a traced one cannot.
+    simulate(system, integrator, q0, u0, **arguments)
 
     def rows(theta: dict[str, Array]) -> tuple[tuple[Array, Array], Trajectory]:
         traj = _run(system, integrator, q0, u0, theta, arguments)
@@ -117,7 +116,7 @@ def gradient_report(
     dt: float,
     num_steps: int,
     output: Callable[[Trajectory], Array] | None = None,
-    capturing: Sequence[Integrator] = (Rattle(), Moreau()),
+    capturing: Sequence[Integrator] | None = None,
     event_driven: EventDriven | None = None,
     step: float = 1e-5,
     rtol: float = 1e-2,

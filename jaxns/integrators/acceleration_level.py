@@ -159,7 +159,7 @@ class Motion(NamedTuple):
         system, (closed, stick, old) = self.system, self.mode
         mu = system.coefficients(system.rows(t, q, u), u.dtype)[2]
         direction = old  # in one dimension it is constant; stages that overshoot the end of sliding go on as before
-        if any(d > 1 for _, d, _ in laws.groups):
+        if laws.spatial:
             direction = self._direction(laws, mu, t, q, u)
         return jnp.where(laws.spread(closed & ~stick), laws.sliding(direction, mu), 0.0)
 
@@ -171,7 +171,7 @@ class Motion(NamedTuple):
         """
         gamma_F = self.system.gamma_F(t, q, u)
         slip, speed = unit_slips(laws, gamma_F)
-        forward = laws.gather(lax.stop_gradient(self.mode.direction * gamma_F)) > _NO_SLIP
+        forward = laws.gather(lax.stop_gradient(self.mode.direction * gamma_F)) > NO_SLIP
         slip = jnp.where(laws.spread(forward), slip, self.mode.direction)
         force = self._held().accelerations(t, q, u).force
         _, force_N, force_F = laws.split(force)
@@ -216,7 +216,7 @@ class Motion(NamedTuple):
 
 
 _SLOW = 1e-4  # sliding velocity up to which a direction is that of the balance of forces, in part
-_NO_SLIP = 1e-8  # and below which it has no direction of its own
+NO_SLIP = 1e-8  # and below which it has no direction of its own
 
 
 def _solve_acting(A: Array, c: Array, acting: Array) -> Array:
@@ -262,14 +262,9 @@ def project(motion: Motion, t: Array, q: Array, u: Array) -> tuple[Array, Array]
     b, n = laws.n_bilateral, laws.n_bilateral + laws.n_N
     of_position = acting & jnp.zeros_like(acting).at[: rows.n_g].set(True).at[b:n].set(True)
 
-    def correction(t: Array, q: Array, rows: Array, wanted: Array) -> Array:
-        """−M⁻¹W (WᵀM⁻¹W)⁻¹ rows."""
-        d = Directions.at(Configuration(system, t, q, u))
-        A = dense.matmul(d.W.T, d.M_inv_W)
-        return -d.kick(_solve_acting(A, rows, wanted))
-
     for _ in range(2):
         gaps = jnp.zeros_like(acting, q.dtype).at[: rows.n_g].set(system.g(t, q)).at[b:n].set(system.g_N(t, q))
-        change = correction(t, q, gaps, of_position)
+        d = Directions.at(Configuration(system, t, q, u))
+        change = -d.kick(_solve_acting(dense.matmul(d.W.T, d.M_inv_W), gaps, of_position))
         q = q + system.q_dot(t, q, change) - system.q_dot(t, q, jnp.zeros_like(u))
-    return q, u + correction(t, q, system.velocities(t, q, u), acting)
+    return q, settle(motion, t, q, u)

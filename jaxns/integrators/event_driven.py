@@ -8,9 +8,9 @@ implicit function theorem. Step sizes and modes are constants of the replay.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from functools import partial
-from typing import Any, get_args
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -24,14 +24,11 @@ from .acceleration_level import Mode
 from .base import Step, law_table
 from .event_loop import RowLoop
 from .event_replay import replay
-from .event_state import Edges, ErrorPer, Log, Memory, Outcome, Settings, Theta
-from .runge_kutta import HEM5, Smooth
-
-_HEM5 = HEM5()
+from .event_state import Log, Memory, Outcome, Settings, Theta
 
 
 @dataclass(frozen=True)
-class EventDriven:
+class EventDriven(Settings):
     """Event-driven integration of systems with contacts, impacts and Coulomb friction.
 
     Between two events the contacts keep their mode (open, sticking, sliding), and a Runge–Kutta method with adaptive steps
@@ -70,31 +67,6 @@ class EventDriven:
     [0.4284, 0.8567]
     """
 
-    smooth: Smooth = _HEM5
-    rtol: float | None = None
-    atol: float | None = None
-    error_per: ErrorPer = "step"
-    tol: float | None = None
-    h_min: float | None = None
-    h_max: float | None = None
-    drift: float | None = None
-    rest_speed: float | None = None
-    edges: Edges = "none"
-    max_steps: int = 500
-    max_events: int = 256
-
-    def __post_init__(self) -> None:
-        for name, allowed in (("edges", get_args(Edges)), ("error_per", get_args(ErrorPer))):
-            if getattr(self, name) not in allowed:
-                raise ValueError(f"EventDriven: {name} must be one of {allowed}, got {getattr(self, name)!r}.")
-        for name in ("rtol", "atol", "tol", "h_min", "h_max", "drift", "rest_speed"):
-            value = getattr(self, name)
-            if value is not None and not value > 0.0:
-                raise ValueError(f"EventDriven: {name} must be positive, got {value!r}.")
-        for name in ("max_steps", "max_events"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"EventDriven: {name} must be at least 1, got {getattr(self, name)!r}.")
-
     @property
     def num_solves(self) -> int:
         return 2
@@ -109,8 +81,7 @@ class EventDriven:
         return Memory(mode, dt, jnp.asarray(True), Log.empty(self.max_events, laws, q.dtype))
 
     def step(self, system: System, t: Array, q: Array, u: Array, dt: Array, memory: Memory, tol: Array) -> Step:
-        settings = Settings(**{f.name: getattr(self, f.name) for f in fields(Settings)})
-        end = _advance(RowLoop(settings, system.rows(t, q, u)), Theta(system, t, dt, q, u, memory, tol))
+        end = _advance(RowLoop(self, system.rows(t, q, u)), Theta(system, t, dt, q, u, memory, tol))
         smooth = Stats(end.status, end.effort.accepted + end.effort.rejected, jnp.zeros_like(t), jnp.asarray(-1))
         motion = end.motion
         return Step(motion.q, motion.u, motion.P, end.next_memory(), (smooth, end.stats), end.effort)

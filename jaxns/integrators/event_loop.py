@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -17,13 +17,13 @@ from jax import Array, lax
 from ..laws.table import LawTable
 from ..model.system import Rows
 from ..solve.inclusion import Stats
-from ..solve.lanes import anywhere, stored
+from ..solve.lanes import stored
 from ..solve.status import Status
 from . import events, search
-from .acceleration_level import Mode, Motion, acceleration_rows, unit_slips
+from .acceleration_level import NO_SLIP, Mode, Motion, acceleration_rows, unit_slips
 from .base import law_table, velocity_unit
 from .event_state import Effort, Instants, Log, Memory, Moved, Outcome, Settings, Slot, Theta
-from .events import After, Encounter, EventKind, Point
+from .events import After, Encounter, EventKind, Point, choose, only_if, worse
 from .moreau import Moreau
 from .runge_kutta import SmoothStep
 
@@ -60,6 +60,22 @@ class _Trial(NamedTuple):
     accurate: Array  # bool
     guess: Array  # step size at which a gap closes
     dips: Array  # fraction of the step at which a gap dips below zero and comes back, 1 if none does
+
+
+class _Decision(NamedTuple):
+    """What becomes of a trial step; each is a bool, `released` one for each contact."""
+
+    accept: Array  # its end is the new state
+    passes: Array  # without an event
+    dips: Array  # an indicator was below zero on the way: repeat it up to there
+    begins: Array  # an indicator is below zero at its end: search the instant
+    located: Array  # it ends at the instant sought
+    lost: Array  # a search met contradictory constraints, which the longer step did not notice
+    stuck: Array  # no shorter step is allowed, and this one is of no use
+    released: Array  # (n_N,) contacts that complementarity in the stages has opened
+    still: Array  # an event takes place at its beginning
+    event: Array
+    again: Array  # repeat it with a smaller size
 
 
 @dataclass(frozen=True)
@@ -110,79 +126,88 @@ class RowLoop:
 
     def _turn(self, theta: Theta, s: _State) -> _State:
         """One trial step and what follows from it."""
-        system, dt, tol = theta.system, theta.dt, theta.tol
-        h_min, h_max = self.settings.bounds(dt)
+        h_min, h_max = self.settings.bounds(theta.dt)
         trial: _Trial = stored(self._trial(theta, s))
-        h, v = trial.h, trial.verdict
-        accurate = trial.accurate | (h <= 1.001 * h_min)
-        plain = ~s.search.on & ~s.fresh
-        good = trial.usable & (accurate | s.search.on)
-        dips = good & plain & (trial.dips < 1.0)
-        begins = good & plain & ~dips & v.fired
-        passes = good & plain & ~dips & ~v.fired
-        located = s.search.on & v.located & trial.usable
-        stuck = ~trial.usable & ~s.fresh & (h <= 1.001 * h_min)
-        lost = ~trial.usable & s.search.on  # contradictory constraints that a longer step did not notice
-        released = self._released(s, trial, tol) & passes
-        still = s.fresh | (stuck & (self.settings.edges == "nscd"))
-        event = s.fresh | located | jnp.any(released) | still
-        accept = passes | located
-
-        at = _where(still, self._here(theta, s, trial.at), trial.at)
-        meeting = self._encounter(s, trial, at, released, located, tol)
-        limit = jnp.where(event, tol, jnp.inf)
-        _, rest_speed = self.settings.tolerances(s.q.dtype)
-
-        def happen() -> tuple[After, Array, Encounter]:
-            e = meeting
-            if self.settings.edges == "nscd":
-                leaves = self._leaving(theta, s) & stuck
-                e = Encounter(e.closed & ~leaves, e.leaves | leaves, e.breaks)
-            result = events.encounter(Motion(system, s.mode, self.settings.lcp), self.rows, at, e, rest_speed, limit)
-            kind = events.kinds(self.laws, s.mode, e, result, tol)
-            edge = jnp.any(released) | stuck
-            return result, jnp.where(edge & e.leaves, EventKind.EDGE, kind), e
-
-        def nothing() -> tuple[After, Array, Encounter]:
-            shapes = jax.eval_shape(happen)
-            return jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), shapes)
-
-        result, kind, meeting = lax.cond(anywhere(event), happen, nothing)
-        kind = jnp.where(event & ~s.fresh, kind, jnp.where(event & (kind == EventKind.IMPACT), kind, 0))
-        went_on = Mode(s.mode.closed, s.mode.stick, self.turned(theta, s.mode, at))
-        mode = _where(event, result.mode, _where(accept, went_on, s.mode))
-        no_way = stuck & ((self.settings.edges != "nscd") | ~jnp.any(meeting.leaves))
-        failed = jnp.where(event & (result.stats.status != Status.OK), result.stats.status, Status.OK)
-        failed = jnp.where(no_way, jnp.where(trial.finite, Status.NOT_CONVERGED, Status.NONFINITE), failed)
-        full = (s.slot + 1 >= self.settings.max_steps) & (at.t < theta.t + dt - self.nearby(theta)) & (accept | event)
-        status = jnp.where(failed != Status.OK, failed, jnp.where(full, Status.TOO_MANY_STEPS, Status.OK))
-
-        again = (plain & ~accept & ~begins & ~event) | lost
+        d = self._decide(theta, s, trial, h_min)
+        at = choose(d.still, self._here(theta, s, trial.at), trial.at)
+        result, kind, meeting = only_if(d.event, lambda: self._happen(theta, s, trial, d, at))
+        # What the contacts do at the very start is no event, unless they are hit.
+        kind = jnp.where(d.event & (~s.fresh | (kind == EventKind.IMPACT)), kind, EventKind.NONE)
+        went_on = Mode(s.mode.closed, s.mode.stick, self.turned(s.mode, at))
         counts = Effort(
-            s.effort.accepted + accept,
-            s.effort.rejected + (~accept & ~s.fresh),
+            s.effort.accepted + d.accept,
+            s.effort.rejected + (~d.accept & ~s.fresh),
             s.effort.evaluations + self.settings.smooth.stages + 1,
         )
         slot = Slot(
-            h, jnp.asarray(True), still, trial.last & passes, event,
-            jnp.where(located, v.which, -1), s.mode.closed, s.mode.stick, meeting,
+            trial.h, jnp.asarray(True), d.still, trial.last & d.passes, d.event,
+            jnp.where(d.located, trial.verdict.which, -1), s.mode.closed, s.mode.stick, meeting,
         )  # fmt: skip
+        counts_as_slot = d.accept | d.still
         return _State(
-            t=jnp.where(accept, at.t, s.t),
-            q=jnp.where(accept, at.q, s.q),
-            u=jnp.where(event, result.u, jnp.where(accept, at.u, s.u)),
-            mode=mode,
+            t=jnp.where(d.accept, at.t, s.t),
+            q=jnp.where(d.accept, at.q, s.q),
+            u=jnp.where(d.event, result.u, jnp.where(d.accept, at.u, s.u)),
+            mode=choose(d.event, result.mode, choose(d.accept, went_on, s.mode)),
             fresh=jnp.asarray(False),
-            h=jnp.clip(self._next_h(s, trial, passes, again, dips), h_min, h_max),
-            search=s.search.after(v, h, begins, located | lost, trial.guess),
-            P=s.P + jnp.where(accept, trial.step.P, 0.0) + jnp.where(event, result.P, 0.0),
+            h=jnp.clip(self._next_h(s, trial, d), h_min, h_max),
+            search=s.search.after(trial.verdict, trial.h, d.begins, d.located | d.lost, trial.guess),
+            P=s.P + jnp.where(d.accept, trial.step.P, 0.0) + jnp.where(d.event, result.P, 0.0),
             log=s.log.add(kind, self._instants(at, result), s.slot),
-            slot=s.slot + (accept | still),
+            slot=s.slot + counts_as_slot,
             effort=counts,
-            status=status,
-            stats=_add(s.stats, result.stats, event),
-            schedule=None if s.schedule is None else _put(s.schedule, s.slot, slot, accept | still),
+            status=self._status(theta, s, trial, d, at, result, meeting),
+            stats=choose(d.event, worse(s.stats, result.stats), s.stats),
+            schedule=None if s.schedule is None else _put(s.schedule, s.slot, slot, counts_as_slot),
         )
+
+    def _decide(self, theta: Theta, s: _State, trial: _Trial, h_min: Array) -> _Decision:
+        """What becomes of a trial step."""
+        smallest = trial.h <= 1.001 * h_min
+        plain = ~s.search.on & ~s.fresh
+        good = trial.usable & (trial.accurate | smallest | s.search.on)
+        dips = good & plain & (trial.dips < 1.0)
+        begins = good & plain & ~dips & trial.verdict.fired
+        passes = good & plain & ~dips & ~trial.verdict.fired
+        located = s.search.on & trial.verdict.located & trial.usable
+        lost = ~trial.usable & s.search.on
+        stuck = ~trial.usable & ~s.fresh & smallest
+        released = self._released(s, trial, theta.tol) & passes
+        still = s.fresh | (stuck & (self.settings.edges == "nscd"))
+        event = located | jnp.any(released) | still
+        accept = passes | located
+        again = (plain & ~accept & ~begins & ~event) | lost
+        return _Decision(accept, passes, dips, begins, located, lost, stuck, released, still, event, again)
+
+    def _happen(
+        self, theta: Theta, s: _State, trial: _Trial, d: _Decision, at: Point
+    ) -> tuple[After, Array, Encounter]:
+        """The event at a point: what follows it, what it is to each contact, and who took part."""
+        reached = (d.located & trial.verdict.reached).reshape(4, -1)
+        closed = s.mode.closed | (at.gap <= theta.tol) | reached[events.GAP]
+        leaves = reached[events.FORCE] | d.released
+        if self.settings.edges == "nscd":
+            giving_way = self._leaving(theta, s) & d.stuck
+            closed, leaves = closed & ~giving_way, leaves | giving_way
+        meeting = Encounter(closed, leaves, reached[events.CONE])
+        limit = jnp.where(d.event, theta.tol, jnp.inf)  # other lanes of a batch wait
+        _, rest_speed = self.settings.tolerances(s.q.dtype)
+        motion = Motion(theta.system, s.mode, self.settings.lcp)
+        result = events.encounter(motion, self.rows, at, meeting, rest_speed, limit)
+        kind = events.kinds(self.laws, s.mode, meeting, result, theta.tol)
+        at_edge = jnp.any(d.released) | d.stuck
+        return result, jnp.where(at_edge & leaves, EventKind.EDGE, kind), meeting
+
+    def _status(
+        self, theta: Theta, s: _State, trial: _Trial, d: _Decision, at: Point, result: After, meeting: Encounter
+    ) -> Array:
+        """How the row fares: an event may fail, a step find no way on, or the steps be too many."""
+        status = jnp.where(d.event, result.stats.status, Status.OK)
+        no_way = d.stuck & ((self.settings.edges != "nscd") | ~jnp.any(meeting.leaves))
+        status = jnp.where(no_way, jnp.where(trial.finite, Status.NOT_CONVERGED, Status.NONFINITE), status)
+        unfinished = at.t < theta.t + theta.dt - self.nearby(theta)
+        full = (s.slot + 1 >= self.settings.max_steps) & unfinished & (d.accept | d.event)
+        return jnp.where((status == Status.OK) & full, Status.TOO_MANY_STEPS, status)
 
     def _trial(self, theta: Theta, s: _State) -> _Trial:
         system, t, dt, *_, tol = theta
@@ -197,7 +222,7 @@ class RowLoop:
         finite = finite & jnp.isfinite(step.error)
         gap_0, rate_0 = system.g_N(s.t, s.q), system.g_N_dot(s.t, s.q, s.u)
         _, rate_1, _ = self.laws.split(at.velocities)
-        small = 10.0 * tol / velocity_unit(at.velocities)
+        small = events.small_velocity(at.velocities, tol)
         slow = events.stopping_speed(motion, self.laws, system.gamma_F(s.t, s.q, s.u))
         values = events.indicators(motion, self.laws, at, slow)
         # A contact that starts at a closed gap is on its way up until it comes down again.
@@ -257,7 +282,7 @@ class RowLoop:
         """Error that a step of size h may have, over the tolerance: 1, or h as in paper 001, (10)."""
         return h if self.settings.error_per == "second" else jnp.ones_like(h)
 
-    def _next_h(self, s: _State, trial: _Trial, passes: Array, again: Array, dips: Array) -> Array:
+    def _next_h(self, s: _State, trial: _Trial, d: _Decision) -> Array:
         """h_new = s h (allowed / error)^(1/k), k the order of error / allowed in h, with bounded factors."""
         error = jnp.maximum(trial.step.error, jnp.finfo(s.h.dtype).tiny)
         order = self.settings.smooth.error_order - (self.settings.error_per == "second")
@@ -266,8 +291,8 @@ class RowLoop:
         grown = trial.h * factor
         # A step that the row cut short says little about the next one.
         grown = jnp.where(trial.last, jnp.maximum(grown, s.h), grown)
-        shrunk = trial.h * jnp.where(trial.usable, jnp.where(dips, trial.dips, jnp.minimum(factor, 0.5)), 0.1)
-        return jnp.where(passes, grown, jnp.where(again, shrunk, s.h))
+        shrunk = trial.h * jnp.where(trial.usable, jnp.where(d.dips, trial.dips, jnp.minimum(factor, 0.5)), 0.1)
+        return jnp.where(d.passes, grown, jnp.where(d.again, shrunk, s.h))
 
     def _here(self, theta: Theta, s: _State, at: Point) -> Point:
         """The beginning of the step as a point; forces are not known there."""
@@ -275,17 +300,12 @@ class RowLoop:
         gap, velocities = system.g_N(s.t, s.q), system.velocities(s.t, s.q, s.u)
         return Point(s.t, s.q, s.u, gap, velocities, jnp.zeros_like(at.force), jnp.zeros_like(at.u_dot))
 
-    def _encounter(self, s: _State, trial: _Trial, at: Point, released: Array, located: Array, tol: Array) -> Encounter:
-        reached = (located & trial.verdict.reached).reshape(4, -1)
-        closed = s.mode.closed | (at.gap <= tol) | reached[events.GAP]
-        return Encounter(closed, reached[events.FORCE] | released, reached[events.CONE])
-
     def _released(self, s: _State, trial: _Trial, tol: Array) -> Array:
         """With complementarity in the stages: closed contacts that have opened by themselves."""
         if not self.settings.lcp:
             return jnp.zeros_like(s.mode.closed)
         _, rate, _ = self.laws.split(trial.at.velocities)
-        return s.mode.closed & (rate > 10.0 * tol / velocity_unit(trial.at.velocities))
+        return s.mode.closed & (rate > events.small_velocity(trial.at.velocities, tol))
 
     def _leaving(self, theta: Theta, s: _State) -> Array:
         """Closed contacts without percussion in one step of Moreau's scheme from here (paper 001, §4, second method)."""
@@ -295,13 +315,13 @@ class RowLoop:
         P = moreau.step(theta.system, s.t, s.q, s.u, tau, memory, theta.tol).P
         return s.mode.closed & (self.laws.split(P)[1] <= 0.0)
 
-    def turned(self, theta: Theta, mode: Mode, at: Point) -> Array:
+    def turned(self, mode: Mode, at: Point) -> Array:
         """Directions of sliding at the end of a step."""
-        if all(d < 2 for _, d, _ in self.laws.groups):
+        if not self.laws.spatial:
             return mode.direction
         _, _, gamma_F = self.laws.split(at.velocities)
         slip, speed = unit_slips(self.laws, gamma_F)
-        return jnp.where(self.laws.spread((speed > 0.0) & mode.closed & ~mode.stick), slip, mode.direction)
+        return jnp.where(self.laws.spread((speed > NO_SLIP) & mode.closed & ~mode.stick), slip, mode.direction)
 
     def _instants(self, at: Point, result: After) -> Instants:
         """Instant and velocities of an event, for each contact."""
@@ -314,21 +334,6 @@ class RowLoop:
         return jnp.concatenate([normal[:, None], self.laws.contact_matrix(friction)], axis=1)
 
 
-def _where(condition: Array, first: Any, second: Any) -> Any:
-    return jax.tree.map(lambda a, b: jnp.where(condition, a, b), first, second)
-
-
 def _put(schedule: Slot, index: Array, slot: Slot, wanted: Array) -> Slot:
     index = jnp.where(wanted, index, schedule.h.shape[0])
     return jax.tree.map(lambda all_, one: all_.at[index].set(one, mode="drop"), schedule, slot)
-
-
-def _add(seen: Stats, new: Stats, wanted: Array) -> Stats:
-    """The worst of two solves, with the iterations of both."""
-    worse = wanted & (new.status > seen.status)
-    return Stats(
-        jnp.where(worse, new.status, seen.status),
-        seen.iterations + jnp.where(wanted, new.iterations, 0),
-        jnp.maximum(seen.residual, jnp.where(wanted, new.residual, 0.0)),
-        jnp.where(worse, new.row, seen.row),
-    )

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
-
 import jax
 import jax.numpy as jnp
 from jax import Array, lax
@@ -14,7 +12,7 @@ from . import events
 from .acceleration_level import Mode, Motion
 from .event_loop import RowLoop
 from .event_state import Instants, Moved, Outcome, Slot, Theta
-from .events import After, Point
+from .events import After, Point, choose, only_if
 
 _Carry = tuple[Array, Array, Array, Array, Array]  # t, q, u, direction, P
 
@@ -30,7 +28,7 @@ def replay(row: RowLoop, theta: Theta, schedule: Slot, outcome: Outcome) -> Move
 
     def slot(carry: _Carry, s: Slot) -> tuple[_Carry, tuple[Array, Array, Array]]:
         idle = carry, (carry[0], nothing, nothing)
-        return lax.cond(anywhere(s.used), lambda: _select(s.used, _step(row, theta, carry, s), idle), lambda: idle)
+        return lax.cond(anywhere(s.used), lambda: choose(s.used, _step(row, theta, carry, s), idle), lambda: idle)
 
     policy = jax.checkpoint_policies.save_only_these_names(ROOT)
     slot = jax.checkpoint(slot, policy=policy, prevent_cse=False)
@@ -68,14 +66,8 @@ def _step(row: RowLoop, theta: Theta, carry: _Carry, s: Slot) -> tuple[_Carry, t
     at = _at_instant(row, motion, t_1, q_1, u_1, s.which)
     limit = jnp.where(s.event, theta.tol, jnp.inf)
 
-    def happen() -> After:
-        return events.encounter(motion, row.rows, at, s.encounter, rest_speed, limit)
-
-    def nothing() -> After:
-        return jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), jax.eval_shape(happen))
-
-    result = lax.cond(anywhere(s.event), happen, nothing)
-    turned = row.turned(theta, motion.mode, at)
+    result: After = only_if(s.event, lambda: events.encounter(motion, row.rows, at, s.encounter, rest_speed, limit))
+    turned = row.turned(motion.mode, at)
     after = (
         at.t,
         at.q,
@@ -115,7 +107,3 @@ def _at_instant(row: RowLoop, motion: Motion, t: Array, q: Array, u: Array, whic
     return Point(
         t, q, u, system.g_N(t, q), system.velocities(t, q, u), force + shift * lax.stop_gradient(force_rate), u_dot
     )
-
-
-def _select(condition: Array, first: tuple, second: tuple) -> tuple:
-    return jax.tree.map(partial(jnp.where, condition), first, second)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, get_args
 
 import jax.numpy as jnp
 from jax import Array
@@ -13,27 +13,43 @@ from ..model.system import System
 from ..solve.inclusion import Stats
 from .acceleration_level import Mode
 from .events import Encounter, Events
-from .runge_kutta import Smooth, Tolerance
+from .runge_kutta import HEM5, Smooth, Tolerance
 
 Edges = Literal["none", "lcp", "nscd"]
 ErrorPer = Literal["step", "second"]
 
 
+_HEM5 = HEM5()
+
+
 @dataclass(frozen=True)
 class Settings:
-    """The arguments of `EventDriven`."""
+    """The arguments of `EventDriven`, which explains them."""
 
-    smooth: Smooth
-    rtol: float | None
-    atol: float | None
-    error_per: ErrorPer
-    h_min: float | None
-    h_max: float | None
-    drift: float | None
-    rest_speed: float | None
-    edges: Edges
-    max_steps: int
-    max_events: int
+    smooth: Smooth = _HEM5
+    rtol: float | None = None
+    atol: float | None = None
+    error_per: ErrorPer = "step"
+    tol: float | None = None
+    h_min: float | None = None
+    h_max: float | None = None
+    drift: float | None = None
+    rest_speed: float | None = None
+    edges: Edges = "none"
+    max_steps: int = 500
+    max_events: int = 256
+
+    def __post_init__(self) -> None:
+        for name, allowed in (("edges", get_args(Edges)), ("error_per", get_args(ErrorPer))):
+            if getattr(self, name) not in allowed:
+                raise ValueError(f"EventDriven: {name} must be one of {allowed}, got {getattr(self, name)!r}.")
+        for name in ("rtol", "atol", "tol", "h_min", "h_max", "drift", "rest_speed"):
+            value = getattr(self, name)
+            if value is not None and not value > 0.0:
+                raise ValueError(f"EventDriven: {name} must be positive, got {value!r}.")
+        for name in ("max_steps", "max_events"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"EventDriven: {name} must be at least 1, got {getattr(self, name)!r}.")
 
     @property
     def lcp(self) -> bool:

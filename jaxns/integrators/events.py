@@ -11,8 +11,10 @@ Between events the contacts keep their mode, and these indicators stay positive:
 from __future__ import annotations
 
 import enum
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple
+from functools import partial
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -21,9 +23,10 @@ from jax import Array, lax
 from ..laws.table import LawTable
 from ..model.system import Rows, System
 from ..solve import implicit, inclusion
+from ..solve.lanes import anywhere
 from . import velocity_level
 from .acceleration_level import Accelerations, Instant, Mode, Motion, holding_direction, settle, unit_slips
-from .base import Configuration, DirectDirections, Directions, law_table, velocity_unit
+from .base import Configuration, law_table, velocity_unit
 from .runge_kutta import Stages
 
 
@@ -132,6 +135,11 @@ def _dimensions(laws: LawTable) -> Array:
 GAP, FORCE, SLIP, CONE = range(4)  # rows of the indicators
 
 
+def small_velocity(velocities: Array, tol: Array) -> Array:
+    """What counts as zero among these velocities or accelerations."""
+    return 10.0 * tol / velocity_unit(velocities)
+
+
 # What happens -------------------------------------------------------------------------------------------------------
 
 
@@ -177,7 +185,7 @@ def encounter(motion: Motion, rows: Rows, at: Point, event: Encounter, rest_spee
     problem = velocity_level.problem(laws, _configuration, lambda theta, d: _impact(rows, theta, d))
     (u, P), impact_stats = implicit.solve(problem, theta)
     after = system.velocities(at.t, at.q, u)
-    small = _small(at.velocities, tol)
+    small = small_velocity(at.velocities, tol)
     _, speed_N, gamma_F = laws.split(after)
     slip, slip_speed = unit_slips(laws, gamma_F)
     stays = event.closed & ~event.leaves & (speed_N <= small)
@@ -189,12 +197,12 @@ def encounter(motion: Motion, rows: Rows, at: Point, event: Encounter, rest_spee
     onset = holding_direction(laws, mu, force_F)
     direction = jnp.where(laws.spread(breaks), onset, slip)
     instant = Instant(system, at.t, at.q, u, stays, sliding | breaks, direction, jnp.ones_like(at.t), tol)
-    if all(d < 2 for _, d, _ in laws.groups):  # in one dimension no direction can turn
+    if not laws.spatial:
         instant = lax.stop_gradient(instant)
     (_, force, rates), decision_stats = implicit.solve(Accelerations(rows).problem(), instant)
     _, rate_N, rate_F = laws.split(rates)
     _, force_N, _ = laws.split(force)
-    limit = _small(rates, tol)
+    limit = small_velocity(rates, tol)
     closed = stays & ((force_N > 0.0) | (rate_N <= limit))
     start, start_speed = unit_slips(laws, rate_F)
     begins = stays & ~sliding & ~breaks & ((start_speed > limit) | (laws.gather(mu) <= 0.0))
@@ -204,7 +212,7 @@ def encounter(motion: Motion, rows: Rows, at: Point, event: Encounter, rest_spee
     mode = Mode(closed, stick, direction)
     u = settle(Motion(system, mode), at.t, at.q, u)
     after = system.velocities(at.t, at.q, u)
-    return After(u, P, mode, at.velocities, after, rests, _worst(impact_stats, decision_stats))
+    return After(u, P, mode, at.velocities, after, rests, worse(impact_stats, decision_stats))
 
 
 def kinds(laws: LawTable, old: Mode, event: Encounter, result: After, tol: Array) -> Array:
@@ -212,7 +220,7 @@ def kinds(laws: LawTable, old: Mode, event: Encounter, result: After, tol: Array
     _, before, _ = laws.split(result.before)
     _, after, _ = laws.split(result.after)
     _, P_N, _ = laws.split(result.P)
-    small = _small(result.before, tol)
+    small = small_velocity(result.before, tol)
     new = result.mode
     slid, slides = old.closed & ~old.stick, new.closed & ~new.stick
     rough = _dimensions(laws) > 0
@@ -230,16 +238,11 @@ def kinds(laws: LawTable, old: Mode, event: Encounter, result: After, tol: Array
     return jnp.select([c for c, _ in cases], [int(k) for _, k in cases], int(EventKind.NONE))
 
 
-def _small(velocities: Array, tol: Array) -> Array:
-    """What counts as zero among these velocities or accelerations."""
-    return 10.0 * tol / velocity_unit(velocities)
-
-
 def _configuration(theta: _Theta) -> Configuration:
     return Configuration(theta.system, theta.t, theta.q, theta.u)
 
 
-def _impact(rows: Rows, theta: _Theta, d: Directions | DirectDirections) -> velocity_level.Impact:
+def _impact(rows: Rows, theta: _Theta, d: velocity_level.AnyDirections) -> velocity_level.Impact:
     system, t, q, u, closed, rest_speed, tol = theta
     velocities = system.velocities(t, q, u)
     before, mu = velocity_level.restitution(system, rows, velocities)
@@ -254,9 +257,26 @@ def _rebound_too_slow(system: System, rows: Rows, at: Point, closed: Array, rest
     return closed & (rebound > 0.0) & (rebound < rest_speed)
 
 
-def _worst(first: inclusion.Stats, second: inclusion.Stats) -> inclusion.Stats:
+def worse(first: inclusion.Stats, second: inclusion.Stats) -> inclusion.Stats:
+    """The worse of two solves, with the iterations of both."""
     bad = second.status > first.status
-    worst = jax.tree.map(lambda a, b: jnp.where(bad, b, a), first, second)
-    return worst._replace(
-        iterations=first.iterations + second.iterations, residual=jnp.maximum(first.residual, second.residual)
+    return inclusion.Stats(
+        jnp.where(bad, second.status, first.status),
+        first.iterations + second.iterations,
+        jnp.maximum(first.residual, second.residual),
+        jnp.where(bad, second.row, first.row),
     )
+
+
+def only_if(happens: Array, event: Callable[[], Any]) -> Any:
+    """event() where it happens in some lane, else zeros of the same shapes."""
+
+    def nothing() -> Any:
+        return jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), jax.eval_shape(event))
+
+    return lax.cond(anywhere(happens), event, nothing)
+
+
+def choose(condition: Array, first: Any, second: Any) -> Any:
+    """One of two pytrees."""
+    return jax.tree.map(partial(jnp.where, condition), first, second)

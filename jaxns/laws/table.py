@@ -35,6 +35,11 @@ class LawTable:
     def size(self) -> int:
         return self.n_bilateral + self.n_N + self.n_F
 
+    @property
+    def spatial(self) -> bool:
+        """Whether some contact slides in more than one dimension, so that its direction can turn."""
+        return any(d > 1 for _, d, _ in self.groups)
+
     def blocks(self) -> list[tuple[slice, slice, int, FrictionLaw]]:
         """For each group: its contacts and its friction rows (each counted from zero), d and law."""
         blocks, contact, row = [], 0, 0
