@@ -31,6 +31,7 @@ from .model.system import Problem, System
 from .simulate import SimulationError, Trajectory, simulate
 from .solve.lemke import Complementarity, lemke
 from .solve.status import Status
+from .sweep import SweepError, SweepWarning, failed_lanes, sweep
 
 __all__ = [
     "HEM5",
@@ -69,11 +70,14 @@ __all__ = [
     "SimulationError",
     "SpragClutch",
     "Status",
+    "SweepError",
+    "SweepWarning",
     "System",
     "Trajectory",
     "bodies",
     "convergence_study",
     "energy",
+    "failed_lanes",
     "gradient_report",
     "identify",
     "lemke",
@@ -82,5 +86,6 @@ __all__ = [
     "sensitivity",
     "simulate",
     "solve_contacts",
+    "sweep",
 ]
 __version__ = "0.1.0"

@@ -34,6 +34,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; returns the exit code: 0 for success, 1 for a failed simulation, 2 for wrong usage."""
     options = _parser().parse_args(arguments)
     jax.config.update("jax_enable_x64", True)
+    if getattr(options, "cache", None) is not None:
+        jax.config.update("jax_compilation_cache_dir", str(options.cache))
     try:
         options.command(options)
     except ns.SimulationError as error:
@@ -92,6 +94,8 @@ def _common(command: argparse.ArgumentParser, figure: str, saved: str, integrato
         "--plot", type=Path, metavar="FILE", help=f"figure; by default {figure} if matplotlib is there"
     )
     command.add_argument("--save", type=Path, metavar="FILE.npz", help=f"write {saved}")
+    help_cache = "keep compiled programs there, so that the same problem starts at once the next time"
+    command.add_argument("--cache", type=Path, metavar="DIR", help=help_cache)
 
 
 def _list(options: argparse.Namespace) -> None:

@@ -135,7 +135,7 @@ def simulate(
         traj = _finish(start, *_run(system, integrator, tol, start, num_rows, save_every))
     if concrete and traj.events is not None:
         traj = replace(traj, events=traj.events.trimmed())
-    if concrete and throw and not bool(traj.ok):
+    if concrete and throw and np.any(np.asarray(traj.status) != Status.OK):
         raise SimulationError(_failure_message(system, traj, save_every), traj)
     return traj
 
@@ -328,8 +328,10 @@ def _split(P: Array, rows: Rows, laws: LawTable) -> dict[str, Array]:
     return {"P_g": P_b[: rows.n_g], "P_gamma": P_b[rows.n_g :], "P_N": P_N, "P_F": laws.contact_matrix(P_F)}
 
 
+@jax.jit
 def _finish(start: _Loop, end: _Loop | None, rows: dict[str, Any]) -> Trajectory:
     """Put the initial state in front of the rows, and what the integrator remembers of events beside them."""
+    rows = dict(rows)
     first = {"t": start.t0, "q": start.q, "u": start.u}
     for name in ("t", "q", "u", "P_g", "P_gamma", "P_N", "P_F"):
         initial = first.get(name, jnp.zeros_like(rows[name][0]))

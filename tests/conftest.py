@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+from collections.abc import Iterator
 
 # Most of the time of these tests is compilation. XLA's older emitters take half of the time of its newer ones for programs
 # of many small operations, and a lower level of optimization saves a sixth more; JAX makes many long-lived objects, which a
@@ -17,6 +18,14 @@ import numpy as np  # noqa: E402
 import pytest  # noqa: E402
 
 jax.config.update("jax_enable_x64", True)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def forget_programs() -> Iterator[None]:
+    """Drop what a file has compiled: all files together would fill many gigabytes."""
+    yield
+    jax.clear_caches()
+    gc.collect()
 
 
 @pytest.fixture

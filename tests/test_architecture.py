@@ -19,6 +19,8 @@ ALLOWED = {  # what each layer may import of jaxns
     "solve": {"solve"},
     "integrators": {"model", "laws", "solve", "integrators"},
     "simulate": {"model", "laws", "solve", "integrators", "simulate"},
+    "sweep_store": set(),
+    "sweep": {"model", "solve", "simulate", "sweep_store"},
 }
 
 

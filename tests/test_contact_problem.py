@@ -200,7 +200,9 @@ def law_problem(d, law, seed=2, number=30, n=3):
     return G, c, jnp.asarray(mu)
 
 
-@pytest.mark.parametrize("name", LAWS)
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=pytest.mark.slow if n == "contensou exact" else ()) for n in LAWS]
+)
 def test_laws_newton_and_sweeps_agree(name):
     """−P_F is the nearest point of its set to ξ_F − P_F for the plain projection too, whatever residual was solved."""
     d, law = LAWS[name]

@@ -118,6 +118,18 @@ def test_converge_prints_errors_and_orders(tmp_path, monkeypatch, capsys):
     assert float(last[0]) == pytest.approx(order, abs=0.01)
 
 
+def test_compiled_programs_are_found_again_in_the_cache(tmp_path):
+    """A second process compiles nothing that the first one has compiled for long."""
+    environment = {**os.environ, "PYTHONPATH": str(Path(jaxns.__file__).parents[1])}
+    command = [sys.executable, "-m", "jaxns.cli", "run", "bouncing-ball", "--t1", "0.1", "--cache", "cache"]
+    programs = []
+    for _ in range(2):
+        subprocess.run(command, cwd=tmp_path, env=environment, check=True, capture_output=True, timeout=300)
+        programs.append({f.name for f in (tmp_path / "cache").glob("*-cache")})
+    assert programs[0]
+    assert programs[1] == programs[0]
+
+
 WRONG = {  # arguments, and what the message must say
     "problem": (["bouncing-bell"], "'bouncing_ball'"),
     "integrator": (["bouncing-ball", "--integrator", "ratle"], "'Rattle'"),

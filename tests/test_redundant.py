@@ -153,7 +153,7 @@ DIFFERENTIATED = {
     "block": (run_block, (9.81, 0.3, 10.0)),  # gravity, mu, push
     "slider": (run_crank, (500.0, 0.1, 0.076)),  # gravity, mu, m3
 }
-QUICK = {("block", ns.Moreau), ("block", ns.Rattle), ("slider", ns.Rattle)}
+QUICK = {("block", ns.Moreau), ("block", ns.Rattle)}
 CASES = [
     pytest.param((name, p.values[0]), id=f"{name}-{p.id}", marks=() if (name, type(p.values[0])) in QUICK else SLOW)
     for name in DIFFERENTIATED

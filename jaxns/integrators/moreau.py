@@ -10,8 +10,8 @@ from jax import Array, lax
 
 from ..model.system import Rows, System
 from ..solve import implicit
-from . import velocity_level
-from .base import Configuration, DirectDirections, Directions, Step, Theta, check_solver, law_table
+from . import large, velocity_level
+from .base import Configuration, Step, Theta, check_solver, law_table
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,8 @@ class Moreau:
     def step(self, system: System, t: Array, q: Array, u: Array, dt: Array, memory: Array, tol: Array) -> Step:
         rows = system.rows(t, q, u)
         laws = law_table(rows)
-        problem = velocity_level.problem(laws, midpoint, partial(_impact, rows))
+        structure = large.structure(system, laws, velocity_level.rows, t, q, u)
+        problem = velocity_level.problem(laws, midpoint, partial(_impact, rows), structure)
         (u_end, P), stats = implicit.solve(problem.solved_by(self.solver), Theta(system, t, dt, q, u, memory, tol))
         q_M = q + 0.5 * dt * system.q_dot(t, q, u)
         q_end = q_M + 0.5 * dt * system.q_dot(t + 0.5 * dt, q_M, u_end)
@@ -63,7 +64,7 @@ def midpoint(theta: Theta) -> Configuration:
     return Configuration(system, t + 0.5 * dt, q + 0.5 * dt * system.q_dot(t, q, u), u)
 
 
-def _impact(rows: Rows, theta: Theta, d: Directions | DirectDirections) -> velocity_level.Impact:
+def _impact(rows: Rows, theta: Theta, d: velocity_level.AnyDirections) -> velocity_level.Impact:
     system, t_M, q_M, u = midpoint(theta)
     u_free = u + theta.dt * d.accelerate(system.h(t_M, q_M, u))
     before, mu = velocity_level.restitution(system, rows, system.velocities(t_M, q_M, u))

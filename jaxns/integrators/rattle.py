@@ -15,7 +15,7 @@ from ..model.system import Rows, System
 from ..solve import implicit
 from ..solve.inclusion import Problem, Scaling
 from ..solve.lanes import materialise
-from . import velocity_level
+from . import large, velocity_level
 from .base import Configuration, DirectDirections, Directions, Step, Theta, check_solver, law_table, velocity_unit
 from .guesses import Memory
 from .position_level import by_kind, kinematic_rows
@@ -72,7 +72,8 @@ class Rattle:
         first, stats_1 = implicit.solve(stage_1.solved_by(self.solver), Theta(system, t, dt, q, u, P1_guess, tol))
         proportional = 2.0 * first.P
         P_guess = memory.whole_guess(P1_guess, first.P, proportional)
-        stage_2 = velocity_level.problem(laws, _end, partial(_impact, rows))
+        structure = large.structure(system, laws, velocity_level.rows, t, q, u)
+        stage_2 = velocity_level.problem(laws, _end, partial(_impact, rows), structure)
         theta_2 = _Theta2(system, t + dt, dt, first, P_guess, tol)
         (u_end, P), stats_2 = implicit.solve(stage_2.solved_by(self.solver), theta_2)
         memory = memory.after(laws, (first.P, P1_guess), (P, P_guess), proportional)
@@ -82,7 +83,7 @@ class Rattle:
 class _Data1(NamedTuple):
     scaling: Scaling
     theta: Theta
-    directions: Directions | DirectDirections  # at (t_n, q_n)
+    directions: velocity_level.AnyDirections  # at (t_n, q_n)
     u_free: Array  # u_n, plus Δt/2 M⁻¹h where h does not depend on u
     velocities: Array  # rows (ġ, γ, ġ_N, γ_F) at (t_n, q_n, u_n)
 
@@ -103,8 +104,9 @@ def _stage_1(rows: Rows, laws: LawTable, system: System, t: Array, q: Array, u: 
     implicit_q = system.kinematics is not None
     implicit_u = system.velocity_dependent_force(t, q, u)
     n_z = implicit_q * q.shape[0] + implicit_u * u.shape[0]
+    structure = None if n_z else large.structure(system, laws, _rows_1, t, q, u)
 
-    def data(theta: Theta, d: Directions | DirectDirections, r: Array) -> _Data1:
+    def data(theta: Theta, d: velocity_level.AnyDirections, r: Array) -> _Data1:
         system, t, dt, q, u, _, tol = theta
         velocities = system.velocities(t, q, u)
         unit = velocity_unit(velocities)
@@ -116,7 +118,8 @@ def _stage_1(rows: Rows, laws: LawTable, system: System, t: Array, q: Array, u: 
         return _Data1(Scaling(r, mu, closed, unit_S, unit_y, tol), theta, d, u_free, velocities)
 
     def prepare(theta: Theta) -> _Data1:
-        d = Directions.at(Configuration(theta.system, theta.t, theta.q, theta.u))
+        here = Configuration(theta.system, theta.t, theta.q, theta.u)
+        d = Directions.at(here) if structure is None else large.SparseDirections.at(structure, here)
         mu = theta.system.coefficients(rows, theta.u.dtype)[2]
         return data(theta, d, laws.prox_parameters(d.G_diagonal(), mu))
 
@@ -149,7 +152,7 @@ def _stage_1(rows: Rows, laws: LawTable, system: System, t: Array, q: Array, u: 
         """∂y/∂P of the explicit case, by pushing the columns of M⁻¹W through the rows."""
         system, t, dt, q, *_ = data.theta
         u_half = materialise(data.u_free + data.directions.kick(P))
-        _, push = jax.linearize(lambda u: kinematic_rows(system, t + dt, dt, q + dt * u, u), u_half)
+        _, push = jax.linearize(lambda u: _rows_1(system, t, dt, q, u), u_half)
         return jax.vmap(push, in_axes=1, out_axes=1)(data.directions.M_inv_W)  # type: ignore[union-attr]
 
     def guess(data: _Data1) -> tuple[Array, Array]:
@@ -165,7 +168,22 @@ def _stage_1(rows: Rows, laws: LawTable, system: System, t: Array, q: Array, u: 
         closed = r_N * system.g_N(t + dt, q_end) / dt - P_N <= 0.0
         return _Outputs1(q_end, u_half, P, closed, data.velocities)
 
-    return Problem(laws, prepare, direct, guess, equations, outputs, None if n_z else jacobian)
+    if structure is None:
+        return Problem(laws, prepare, direct, guess, equations, outputs, None if n_z else jacobian)
+
+    def velocity(P: Array, data: _Data1) -> Array:
+        return data.u_free + data.directions.kick(P)
+
+    def rows_at(u: Array, data: _Data1) -> Array:
+        return _rows_1(data.theta.system, data.theta.t, data.theta.dt, data.theta.q, u)
+
+    form = large.newton_form(structure, laws, lambda data: data.directions, velocity, rows_at)
+    return Problem(laws, prepare, prepare, guess, equations, outputs, sparse=form)
+
+
+def _rows_1(system: System, t: Array, dt: Array, q: Array, u: Array) -> Array:
+    """The rows of stage 1 as a function of u_½, where q⁺ = q + Δt u_½."""
+    return kinematic_rows(system, t + dt, dt, q + dt * u, u)
 
 
 class _Theta2(NamedTuple):
@@ -181,7 +199,7 @@ def _end(theta: _Theta2) -> Configuration:
     return Configuration(theta.system, theta.t, theta.first.q, theta.first.u)
 
 
-def _impact(rows: Rows, theta: _Theta2, d: Directions | DirectDirections) -> velocity_level.Impact:
+def _impact(rows: Rows, theta: _Theta2, d: velocity_level.AnyDirections) -> velocity_level.Impact:
     """Stage 2 as an inclusion for the whole percussion P = P1 + P2."""
     system, t, dt, first, P_guess, tol = theta
     u_free = first.u + 0.5 * dt * d.accelerate(system.h(t, first.q, first.u)) - d.kick(first.P)

@@ -22,6 +22,9 @@ from ..model.system import Rows, System
 from ..solve import dense
 from ..solve.inclusion import Problem, Scaling
 from .base import Configuration, DirectDirections, Directions, velocity_unit
+from .large import SparseDirections, Structure, newton_form
+
+AnyDirections = Directions | DirectDirections | SparseDirections
 
 
 class Impact(NamedTuple):
@@ -55,23 +58,30 @@ class _Direct(NamedTuple):
     """The inclusion without matrices, for derivatives."""
 
     scaling: Scaling
-    directions: DirectDirections
+    directions: DirectDirections | SparseDirections
     impact: Impact
 
     def velocity(self, P: Array) -> Array:
         return self.impact.u_free + self.directions.kick(P)
 
     def rows(self, P: Array) -> Array:
+        return self.rows_at(self.velocity(P))
+
+    def rows_at(self, u: Array) -> Array:
         system, t, q, _ = self.directions.configuration
-        return system.velocities(t, q, self.velocity(P)) + self.impact.before
+        return system.velocities(t, q, u) + self.impact.before
 
 
 def problem(
     laws: LawTable,
     configuration: Callable[[Any], Configuration],
-    impact: Callable[[Any, Directions | DirectDirections], Impact],
+    impact: Callable[[Any, AnyDirections], Impact],
+    structure: Structure | None = None,
 ) -> Problem:
-    """The inclusion at configuration(theta) with the data impact(theta, directions); its outputs are (u⁺, P)."""
+    """The inclusion at configuration(theta) with the data impact(theta, directions); its outputs are (u⁺, P).
+
+    With the structure of a large system its matrices are sparse.
+    """
 
     def prepare(theta: Any) -> _Matrices:
         system, t, q, _ = configuration(theta)
@@ -87,7 +97,24 @@ def problem(
         i = impact(theta, d)
         return _Direct(_scaling(i.before, i.before, i), d, i)
 
-    return Problem(laws, prepare, direct, _guess, _equations, _outputs, _jacobian)
+    def with_structure(theta: Any) -> _Direct:
+        system, t, q, _ = configuration(theta)
+        d = SparseDirections.at(structure, configuration(theta))  # type: ignore[arg-type]
+        i = impact(theta, d)
+        c = system.velocities(t, q, i.u_free) + i.before
+        return _Direct(_scaling(laws.prox_parameters(d.G_diagonal(), i.mu), c, i), d, i)
+
+    if structure is None:
+        return Problem(laws, prepare, direct, _guess, _equations, _outputs, _jacobian)
+    form = newton_form(
+        structure, laws, lambda data: data.directions, lambda P, data: data.velocity(P), lambda u, data: data.rows_at(u)
+    )
+    return Problem(laws, with_structure, with_structure, _guess, _equations, _outputs, sparse=form)
+
+
+def rows(system: System, t: Array, dt: Array, q: Array, u: Array) -> Array:
+    """The rows as a function of velocities, for the structure of a large system."""
+    return system.velocities(t, q, u)
 
 
 def _scaling(r: Array, c: Array, impact: Impact) -> Scaling:

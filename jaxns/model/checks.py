@@ -89,19 +89,18 @@ def _expect(name: str, function: Any, arguments: tuple[Any, ...], shape: tuple[i
 
 def check_initial_state(system: System, t: Array, q: Array, u: Array) -> None:
     """Complain about a singular mass matrix, violated constraints and penetration, with their size."""
-    M = np.asarray(system.M(t, q))
+    M, g, g_dot, gamma, g_N = (np.asarray(v) for v in _initial_values(system, t, q, u))
     eigenvalues = np.linalg.eigvalsh(0.5 * (M + M.T)) if np.all(np.isfinite(M)) else np.array([np.nan])
     if not eigenvalues[0] > np.finfo(M.dtype).eps * np.max(np.abs(eigenvalues)):
         raise ValueError(
             "the mass matrix at the initial state must be symmetric positive definite; its eigenvalues are "
             f"{np.array2string(eigenvalues, precision=3)}. A zero row or column means a coordinate without inertia."
         )
-    limit = math.sqrt(float(jnp.finfo(q.dtype).eps)) * max(1.0, float(jnp.max(jnp.abs(q), initial=0.0)))
-    speed = max(1.0, float(jnp.max(jnp.abs(u), initial=0.0)))
-    _expect_zero("constraint g(q0)", system.g(t, q), limit)
-    _expect_zero("constraint velocity ġ(q0, u0)", system.g_dot(t, q, u), limit * speed)
-    _expect_zero("velocity constraint γ(q0, u0)", system.gamma(t, q, u), limit * speed)
-    g_N = np.asarray(system.g_N(t, q))
+    limit = math.sqrt(float(jnp.finfo(q.dtype).eps)) * max(1.0, float(np.max(np.abs(q), initial=0.0)))
+    speed = max(1.0, float(np.max(np.abs(u), initial=0.0)))
+    _expect_zero("constraint g(q0)", g, limit)
+    _expect_zero("constraint velocity ġ(q0, u0)", g_dot, limit * speed)
+    _expect_zero("velocity constraint γ(q0, u0)", gamma, limit * speed)
     if g_N.size and not np.min(g_N) >= -limit:
         k = int(np.nanargmin(g_N)) if np.any(np.isfinite(g_N)) else 0
         raise ValueError(
@@ -110,10 +109,21 @@ def check_initial_state(system: System, t: Array, q: Array, u: Array) -> None:
         )
 
 
+@jax.jit
+def _initial_values(system: System, t: Array, q: Array, u: Array) -> tuple[Array, ...]:
+    """M, g, ġ, γ and g_N, as one program: operation by operation, the first call would compile dozens of them."""
+    return system.M(t, q), system.g(t, q), system.g_dot(t, q, u), system.gamma(t, q, u), system.g_N(t, q)
+
+
+@jax.jit
+def _restitution(system: System, t: Array, q: Array, u: Array) -> tuple[Array, Array]:
+    return system.coefficients(system.rows(t, q, u), q.dtype)[:2]
+
+
 def check_restitution(system: System, t: Array, q: Array, u: Array) -> None:
     """Warn where normal contacts and freewheels that are coupled have different restitution coefficients."""
     rows = system.rows(t, q, u)
-    e_N, e_F, _ = (np.asarray(c) for c in system.coefficients(rows, q.dtype))
+    e_N, e_F = (np.asarray(c) for c in _restitution(system, t, q, u))
     unilateral = [np.ones(rows.n_N, bool)]
     for n, d, law in rows.groups:
         unilateral.append(np.full(n * d, getattr(law, "unilateral", False)))
@@ -135,8 +145,8 @@ def check_restitution(system: System, t: Array, q: Array, u: Array) -> None:
         )
 
 
-def _expect_zero(name: str, value: Array, limit: float) -> None:
-    size = np.abs(np.asarray(value))
+def _expect_zero(name: str, value: np.ndarray, limit: float) -> None:
+    size = np.abs(value)
     if size.size and not np.max(size) <= limit:
         k = int(np.argmax(np.where(np.isnan(size), np.inf, size)))
         raise ValueError(

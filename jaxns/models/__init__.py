@@ -3,6 +3,7 @@
 The arguments are also the keys of `system.params`, so a study can write `problem.system.with_params(mu=0.02)`.
 """
 
+from .ball_chain import ball_chain
 from .bouncing_ball import bouncing_ball
 from .double_pendulum import double_pendulum
 from .edge_sphere import edge_sphere
@@ -19,6 +20,7 @@ from .tippedisk import tippedisk
 from .woodpecker import woodpecker
 
 __all__ = [
+    "ball_chain",
     "bouncing_ball",
     "double_pendulum",
     "edge_sphere",

@@ -39,11 +39,11 @@ def slider_crank(
     )
     corners = Contacts(_gap, _slip, **FRICTIONAL)
     system = System(params, _mass, potential=_potential, constraint=_joints, contacts=corners)
-    q0 = jnp.stack([jnp.asarray(v, float) for v in (l1 / 2, 0.0, 0.0, l1 + l2 / 2, 0.0, 0.0, l1 + l2, 0.0, 0.017)])
+    q0 = jnp.array([l1 / 2, 0.0, 0.0, l1 + l2 / 2, 0.0, 0.0, l1 + l2, 0.0, 0.017], float)
     speed = 150.0
     fall = -speed * l1 / l2
-    velocities = (0.0, l1 / 2 * speed, speed, 0.0, l1 * speed + l2 / 2 * fall, fall, 0.0, 0.0, 0.0)
-    return Problem(system, q0, jnp.stack([jnp.asarray(v, float) for v in velocities]), t1=0.15, dt=1e-4)
+    u0 = jnp.array([0.0, l1 / 2 * speed, speed, 0.0, l1 * speed + l2 / 2 * fall, fall, 0.0, 0.0, 0.0], float)
+    return Problem(system, q0, u0, t1=0.15, dt=1e-4)
 
 
 def _mass(t: Array, q: Array, p: Any) -> Array:

@@ -26,13 +26,17 @@ from jax import Array, lax
 
 from .lanes import largest
 
+MANY = 64  # rows from which on unrolled sums compile for too long
 
-def _pivot_threshold(dtype: jnp.dtype) -> float:
+
+def pivot_threshold(dtype: jnp.dtype) -> float:
     """Pivots below this fraction of the largest entry count as zero."""
     return 1e3 * float(jnp.finfo(dtype).eps)
 
 
 def _diagonal_size(A: Array) -> Array:
+    if A.shape[0] > MANY:
+        return jnp.max(jnp.abs(jnp.diagonal(A)), axis=-1)
     return largest(jnp.stack([A[i, i] for i in range(A.shape[0])]))
 
 
@@ -43,7 +47,7 @@ def eliminate(A: Array, b: Array) -> Array:
     a loop over pivots: unrolled code compiles slowly, and XLA repeats work when it fuses the steps.
     """
     n = A.shape[0]
-    floor = _pivot_threshold(A.dtype) * _diagonal_size(A)
+    floor = pivot_threshold(A.dtype) * _diagonal_size(A)
     row_index = lax.broadcasted_iota(jnp.int32, (n, *A.shape[2:]), 0)
 
     def column(k: Array, Ab: Array) -> Array:
@@ -65,7 +69,7 @@ def eliminate_pivoted(A: Array, b: Array) -> Array:
     Dependent columns set their unknown to zero, dependent rows are dropped: a solution of every consistent system.
     """
     n = A.shape[0]
-    floor = _pivot_threshold(A.dtype) * jnp.max(jnp.abs(A), axis=(0, 1))
+    floor = pivot_threshold(A.dtype) * jnp.max(jnp.abs(A), axis=(0, 1))
     row_index = lax.broadcasted_iota(jnp.int32, (n, *A.shape[2:]), 0)
 
     def column(k: Array, carry: tuple[Array, ...]) -> tuple[Array, ...]:
@@ -115,6 +119,8 @@ def matmul_lanes(A: Array, B: Array) -> Array:
     """A @ B in every lane; (n, m, *lanes) and (m, k, *lanes), as fused arithmetic instead of small BLAS calls."""
     if A.shape[1] == 0:
         return jnp.zeros((A.shape[0], *B.shape[1:]), A.dtype)
+    if A.shape[1] > MANY:
+        return jnp.einsum("ij...,jk...->ik...", A, B)
     product = A[:, 0, None] * B[None, 0]
     for j in range(1, A.shape[1]):
         product = product + A[:, j, None] * B[None, j]

@@ -21,7 +21,7 @@ import numpy as np
 from jax import Array
 from jax.ad_checkpoint import checkpoint_name
 
-from . import dense, inclusion
+from . import inclusion
 
 ROOT = "jaxns_root"
 
@@ -63,7 +63,7 @@ def _root_jvp(problem: inclusion.Problem, primals: tuple[Any], tangents: tuple[A
     root, stats = jax.tree.map(lambda v: checkpoint_name(v, ROOT), _root(problem, theta))
     J = _jacobian(problem, root, theta)
     _, F_dot = jax.jvp(lambda theta: problem.residual(root.x, root.r, problem.direct(theta)), (theta,), (theta_dot,))
-    x_dot = -dense.solve(J, F_dot)
+    x_dot = -problem.linear_solve(J, F_dot)
     # r decides which element of the generalized Jacobian is used, never the solution: it carries no derivative.
     root_dot = inclusion.Root(x_dot, jnp.zeros_like(root.r))
     return (root, stats), (root_dot, jax.tree.map(zero_tangent, stats))
@@ -82,6 +82,10 @@ def _jacobian_jvp(
     (root, theta), (root_dot, theta_dot) = primals, tangents
 
     def jacobian(x: Array, theta: Any) -> Array:
+        if problem.sparse is not None:
+            data = problem.prepare(theta)
+            mu = problem.laws.scale_mu(data.scaling.mu, root.r)
+            return problem.sparse.entries(x, root.r, mu, jnp.ones((), x.dtype), data)
         return jax.jacfwd(problem.residual)(x, root.r, problem.direct(theta))
 
     _, J_dot = jax.jvp(jacobian, (root.x, theta), (root_dot.x, theta_dot))

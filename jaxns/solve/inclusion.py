@@ -27,7 +27,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array, lax
 
-from . import dense, linearised, projected
+from . import dense, linearised, projected, sparse
 from .lanes import Lift, largest, norm, on_lanes
 from .linearised import Laws
 from .status import Status
@@ -69,6 +69,18 @@ class Stats(NamedTuple):
     row: Array  # () int, the row of y with that residual, −1 for a smooth equation
 
 
+class SparseForm(NamedTuple):
+    """Newton's method for a large problem without smooth unknowns, with velocities u beside the percussions.
+
+    A matrix in (u, P̂), of which the percussions are the last unknowns and F the last right-hand sides, has the Jacobian
+    of the residual as what is left when u is eliminated.
+    """
+
+    plans: tuple[sparse.Plan, sparse.Plan]  # for the matrix and for its transpose
+    velocities: int
+    entries: Callable[[Array, Array, Array, Array, Any], Array]  # (P̂, r, μ̂, multiple of r, data) -> (entries,)
+
+
 @dataclass(frozen=True)
 class Problem:
     """One inclusion problem as pure functions.
@@ -80,6 +92,7 @@ class Problem:
     - equations(z, P, data) -> (S, y)
     - outputs(z, P, data) -> any pytree: what the caller wants from the solution
     - jacobian(z, P, data) -> (m+n, m+n) of (S, y) with respect to (z, P); by default from `jax.jacfwd`
+    - sparse: Newton's method with a sparse matrix in place of `jacobian`, for large problems
     - method: how the inclusion is solved. "newton" is semismooth Newton. All others linearise the equations, eliminate the
       smooth unknowns and bilateral percussions, and treat the linear inclusion of the contacts by sweeps (`projected`) or
       pivots (`pivoting`), again and again; they count sweeps or pivots as iterations
@@ -94,6 +107,7 @@ class Problem:
     jacobian: Callable[[Array, Array, Any], Array] | None = None
     method: str = "newton"  # one of METHODS
     max_sweeps: int = 20_000  # of all methods but "newton"
+    sparse: SparseForm | None = None
 
     def solved_by(self, method: str) -> Problem:
         """The same problem for another method."""
@@ -120,6 +134,14 @@ class Problem:
         m = x.shape[0] - r.shape[0]
         data = data._replace(scaling=data.scaling._replace(r=r))
         return self.outputs(x[:m], jnp.sqrt(r) * x[m:], data)
+
+    def linear_solve(self, J: Array, b: Array) -> Array:
+        """x with J x = b for what `jacobian` returned."""
+        if self.sparse is None:
+            return dense.solve(J, b)
+        plan, transposed = self.sparse.plans
+        full = jnp.concatenate([jnp.zeros((self.sparse.velocities,), b.dtype), b])
+        return sparse.solve(plan, transposed, J, full)[self.sparse.velocities :]
 
 
 class Root(NamedTuple):
@@ -154,11 +176,14 @@ def root(problem: Problem, theta: Any) -> tuple[Root, Stats]:
 
 
 def jacobian(problem: Problem, root: Root, theta: Any) -> Array:
-    """The generalized Jacobian (m+n, m+n) of the residual at a root."""
+    """The generalized Jacobian of the residual at a root: (m+n, m+n), or the entries of a sparse form."""
 
     def evaluate(lift: Lift, root: Root, theta: Any) -> Array:
         x, data = lift.arguments(lambda root, theta: (root.x, problem.prepare(theta)))(root, theta)
         s: Scaling = data.scaling
+        if problem.sparse is not None:
+            mu = problem.laws.scale_mu(s.mu, s.r)
+            return lift.values(problem.sparse.entries, 5)(x, s.r, mu, jnp.ones_like(s.tol), data)
         K = _linearise(problem, lift, data, x)
         m = x.shape[0] - s.r.shape[0]
         _, y = lift.values(problem.equations, 3)(x[:m], jnp.sqrt(s.r) * x[m:], data)
@@ -354,14 +379,19 @@ def _direction(
 ) -> Array:
     """The step of Newton's method from x, or of projected Jacobi iterations in the lanes where these are asked for."""
     laws = problem.laws
-    K = _linearise(problem, lift, data, x)
-    J = _residual_jacobian(laws, K, x, y, data, rho, mu)
-    newton = dense.solve_lanes(J, -F[:, None])[:, 0]
+    if problem.sparse is not None:
+        values = lift.values(problem.sparse.entries, 5)(x, data.scaling.r, mu, rho, data)
+        newton = sparse.solve_last(problem.sparse.plans[0], values, -F)
+    else:
+        K = _linearise(problem, lift, data, x)
+        J = _residual_jacobian(laws, K, x, y, data, rho, mu)
+        newton = dense.solve_lanes(J, -F[:, None])[:, 0]
     if y.shape[0] == laws.n_bilateral:
         return newton
 
     def sweep() -> Array:
-        return linearised.contact_step(laws, K, x, F, y, data.scaling, "projected_jacobi", MAX_SWEEPS)[0]
+        matrix = K if problem.sparse is None else _linearise(problem, lift, data, x)
+        return linearised.contact_step(laws, matrix, x, F, y, data.scaling, "projected_jacobi", MAX_SWEEPS)[0]
 
     return lax.cond(
         jnp.any(projecting),

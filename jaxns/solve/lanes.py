@@ -115,6 +115,8 @@ def materialise(x: Array) -> Array:
 
 def largest(x: Array) -> Array:
     """max |x| over the first axis, as a chain of elementwise operations, which beats a reduction over few rows."""
+    if x.shape[0] > _MANY:
+        return jnp.max(jnp.abs(x), axis=0)
     result = jnp.abs(x[0])
     for row in range(1, x.shape[0]):
         result = jnp.maximum(result, jnp.abs(x[row]))
@@ -123,6 +125,8 @@ def largest(x: Array) -> Array:
 
 def total(x: Array) -> Array:
     """Sum over the first axis, likewise."""
+    if x.shape[0] > _MANY:
+        return jnp.sum(x, axis=0)
     result = x[0]
     for row in range(1, x.shape[0]):
         result = result + x[row]
@@ -136,6 +140,7 @@ def norm(x: Array) -> Array:
 
 _Value = tuple[Any, bool]  # an array, and whether it carries lanes
 _STORED = "jaxns_stored"
+_MANY = 64  # rows from which on a chain of operations compiles for too long
 
 
 def _spread(value: _Value, size: int | None) -> Array:
