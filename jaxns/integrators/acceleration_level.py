@@ -20,7 +20,7 @@ from ..solve import dense
 from ..solve.inclusion import Problem, Scaling
 from ..solve.lanes import materialise
 from ..solve.lemke import lemke
-from .base import Configuration, Directions, law_table, velocity_unit
+from .base import Configuration, Directions, apply_inverse, inverse_mass, law_table, velocity_unit
 
 
 def acceleration_rows(system: System, t: Array, q: Array, u: Array, u_dot: Array) -> Array:
@@ -188,13 +188,13 @@ class Motion(NamedTuple):
     def solve(self, t: Array, q: Array, u: Array, W: Array, W_rows: Array, bias: Array) -> Forces:
         """u̇ and λ with M u̇ = h + W λ at (t, q, u), and W_rowsᵀu̇ + bias = 0 for the rows that act."""
         laws = self.laws(t, q, u)
-        M_inv = dense.inverse(self.system.M(t, q))
+        M_inv = inverse_mass(self.system, t, q)
         b, n = laws.n_bilateral, laws.n_bilateral + laws.n_N
         D = jnp.zeros((laws.n_F,), q.dtype) if self.held else self.friction(laws, t, q, u)
         # Sliding friction turns the force direction of its contact: λ_F = −D λ_N.
         dragged = W.at[:, b:n].add(-laws.gather((W[:, n:] * D).T).T)
-        a = dense.matmul(M_inv, self.system.h(t, q, u))
-        M_inv_W = materialise(dense.matmul(M_inv, dragged))
+        a = apply_inverse(M_inv, self.system.h(t, q, u))
+        M_inv_W = materialise(apply_inverse(M_inv, dragged))
         A = dense.matmul(W_rows.T, M_inv_W)
         force = self.acting_forces(laws, A, -(bias + dense.matmul(W_rows.T, a)))
         u_dot = a + dense.matmul(M_inv_W, force)

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any, NamedTuple, Protocol
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
 
 from ..laws.friction import Coulomb
 from ..laws.table import LawTable
 from ..model.system import Rows, System
-from ..solve import dense, inclusion
+from ..solve import dense, inclusion, pattern
 from ..solve.lanes import materialise, total
 
 
@@ -96,23 +98,46 @@ class Configuration(NamedTuple):
     u: Array
 
 
+def inverse_mass(system: System, t: Array, q: Array) -> Array:
+    """M⁻¹ (nu, nu), or its diagonal (nu,) where the mass matrix is diagonal whatever its arguments are."""
+    leaves, tree = jax.tree.flatten((system, t, q))
+    M = system.M(t, q)
+    if _has_diagonal_mass(tree, tuple((jnp.shape(v), jnp.result_type(v)) for v in leaves)):
+        return 1.0 / jnp.diagonal(M)
+    return dense.inverse(M)
+
+
+@lru_cache(maxsize=64)
+def _has_diagonal_mass(tree: Any, shapes: tuple[Any, ...]) -> bool:
+    arguments = jax.tree.unflatten(tree, [jax.ShapeDtypeStruct(*s) for s in shapes])
+    M = pattern.nonzeros(lambda system, t, q: system.M(t, q), *arguments)
+    return not np.any(M & ~np.eye(len(M), dtype=bool))
+
+
+def apply_inverse(M_inv: Array, x: Array) -> Array:
+    """M⁻¹ x for x (nu,) or (nu, k), from what `inverse_mass` returned."""
+    if M_inv.ndim == 2:
+        return dense.matmul(M_inv, x)
+    return M_inv * x if x.ndim == 1 else M_inv[:, None] * x
+
+
 class Directions(NamedTuple):
     """Inertia and force directions at one configuration, as matrices: for many applications."""
 
     W: Array  # (nu, n)
-    M_inv: Array  # (nu, nu)
+    M_inv: Array  # of `inverse_mass`
     M_inv_W: Array  # (nu, n)
 
     @classmethod
     def at(cls, configuration: Configuration) -> Directions:
         system, t, q, u = configuration
         W = materialise(system.W(t, q, u))
-        M_inv = dense.inverse(system.M(t, q))
-        return cls(W, M_inv, materialise(dense.matmul(M_inv, W)))
+        M_inv = inverse_mass(system, t, q)
+        return cls(W, M_inv, materialise(apply_inverse(M_inv, W)))
 
     def accelerate(self, force: Array) -> Array:
         """M⁻¹ f (nu,)."""
-        return dense.matmul(self.M_inv, force)
+        return apply_inverse(self.M_inv, force)
 
     def kick(self, P: Array) -> Array:
         """M⁻¹W P (nu,)."""
@@ -127,14 +152,14 @@ class DirectDirections(NamedTuple):
     """The same without the matrices: for one application, and for cheap derivatives of it."""
 
     configuration: Configuration
-    M_inv: Array  # (nu, nu)
+    M_inv: Array  # of `inverse_mass`
 
     @classmethod
     def at(cls, configuration: Configuration) -> DirectDirections:
-        return cls(configuration, dense.inverse(configuration.system.M(configuration.t, configuration.q)))
+        return cls(configuration, inverse_mass(configuration.system, configuration.t, configuration.q))
 
     def accelerate(self, force: Array) -> Array:
-        return dense.matmul(self.M_inv, force)
+        return apply_inverse(self.M_inv, force)
 
     def kick(self, P: Array) -> Array:
         system, t, q, u = self.configuration

@@ -11,13 +11,24 @@ from jax import Array, lax
 
 from ..laws.levels import Levels, LevelTable
 from ..model.system import Rows, System
-from ..solve import dense, implicit
+from ..solve import implicit
 from ..solve.inclusion import Problem, Scaling
 from ..solve.lanes import materialise
 from ..solve.status import Status
 from . import velocity_level
 from .acceleration_level import Accelerations, Instant, acceleration_rows, unit_slips
-from .base import Configuration, Directions, Step, Theta, law_table, tolerance, velocity_unit, with_row_of_system
+from .base import (
+    Configuration,
+    Directions,
+    Step,
+    Theta,
+    apply_inverse,
+    inverse_mass,
+    law_table,
+    tolerance,
+    velocity_unit,
+    with_row_of_system,
+)
 from .position_level import of_position
 
 
@@ -185,7 +196,7 @@ class _Coupled(NamedTuple):
 
     def direct(self, theta: _Theta) -> _Data:
         step = theta.step
-        return self.data(theta, dense.inverse(step.system.M(step.t, step.q)), jnp.ones_like(step.P_guess))
+        return self.data(theta, inverse_mass(step.system, step.t, step.q), jnp.ones_like(step.P_guess))
 
     def data(self, theta: _Theta, M_inv: Array, r: Array) -> _Data:
         system, t, dt, q, u, _, tol = theta.step
@@ -218,11 +229,11 @@ class _Coupled(NamedTuple):
             kappa[n_g:],
             0.5 * table.split(Lambda)[2],
         ])
-        M_inv = data.M_inv if self.constant_mass else dense.inverse(system.M(t_end, q_end))
+        M_inv = data.M_inv if self.constant_mass else inverse_mass(system, t_end, q_end)
         impulses = jnp.stack([force, Lambda, on_position])
         forces = materialise(jax.vmap(lambda P: _pull(system, t_end, q_end, u_end, P))(impulses))
         h = system.h(t_end, q_end, u_end)
-        u_dot, U, Q = (dense.matmul(M_inv, f) for f in (h + forces[0], forces[1], forces[2]))  # Q over Δt
+        u_dot, U, Q = (apply_inverse(M_inv, f) for f in (h + forces[0], forces[1], forces[2]))  # Q over Δt
         a = c.mean(u_dot, past.u_dot, past.a)
         u_mean = u + dt * c.for_position(past.a, a) + Q
         S_q = mean - 0.5 * (system.q_dot(t, q, u_mean) + system.q_dot(t_end, q_end, u_mean))

@@ -15,7 +15,18 @@ from ..solve import dense, implicit
 from ..solve.inclusion import Problem, Scaling
 from ..solve.lanes import materialise, total
 from . import velocity_level
-from .base import Configuration, Directions, Step, Theta, check_solver, law_table, velocity_unit, with_row_of_system
+from .base import (
+    Configuration,
+    Directions,
+    Step,
+    Theta,
+    apply_inverse,
+    check_solver,
+    inverse_mass,
+    law_table,
+    velocity_unit,
+    with_row_of_system,
+)
 from .moreau import Moreau, midpoint
 from .position_level import of_position
 
@@ -272,7 +283,7 @@ class _Coupled(NamedTuple):
 
     def direct(self, theta: _ThetaCoupled) -> _DataCoupled:
         system, t, q, _ = midpoint(theta.step)
-        return self.data(theta, dense.inverse(system.M(t, q)), jnp.ones((self.laws.size,), q.dtype))
+        return self.data(theta, inverse_mass(system, t, q), jnp.ones((self.laws.size,), q.dtype))
 
     def data(self, theta: _ThetaCoupled, M_inv: Array, r: Array) -> _DataCoupled:
         system, t, dt, q, u, _, tol = theta.step
@@ -302,7 +313,7 @@ class _Coupled(NamedTuple):
         u_half = 0.5 * (u + z[q.shape[0] :]) if self.implicit_u else u
         _, pull = jax.vjp(lambda u: system.velocities(t_half, q_half, u), u)
         impulse = dt * system.h(t_half, q_half, u_half) + pull(percussion)[0]
-        u_end = u + dense.matmul(data.M_inv, impulse)
+        u_end = u + apply_inverse(data.M_inv, impulse)
         S_u = z[q.shape[0] :] - u_end if self.implicit_u else z[:0]
         u_end = z[q.shape[0] :] if self.implicit_u else u_end
         rate = system.q_dot(t_half, q_half, 0.5 * (u + u_end))

@@ -20,7 +20,7 @@ from ..laws.table import LawTable
 from ..model.system import Rows, System
 from ..solve import dense
 from ..solve.inclusion import Problem, Scaling
-from .base import Configuration, Directions, Theta, law_table, velocity_unit
+from .base import Configuration, Directions, Theta, apply_inverse, law_table, velocity_unit
 from .discrete_derivative import discrete_derivative, discrete_gradient
 
 
@@ -137,7 +137,7 @@ class ImpactFree(NamedTuple):
         if form.gyroscopic:
             covector = covector - _gyro(system, *at, u_mean if form.midpoint else u) @ (q_E - q)
         impulse = pulled(covector) + dense.matmul(data.W[:, n_g:n_b], percussion[n_g:n_b])
-        correction = dense.matmul(data.M_inv, dense.matmul(data.W[:, :n_g], kappa)) if form.both_levels else 0.0 * u
+        correction = apply_inverse(data.M_inv, dense.matmul(data.W[:, :n_g], kappa)) if form.both_levels else 0.0 * u
         velocity = u_mean - correction  # the velocity that does the work of the step
         if system.force is not None:
             impulse = impulse + dt * system.force(t_mid, q_mid, velocity, system.params)
@@ -146,8 +146,8 @@ class ImpactFree(NamedTuple):
         if form.discrete_normals:
             D_N = discrete_derivative(lambda q: system.g_N(t_mid, q), q, q_E)
             contact_W = contact_W.at[:, : self.rows.n_N].set(jax.vmap(pulled)(D_N).T)
-        kick = dense.matmul(data.M_inv, dense.matmul(contact_W, percussion[n_b:]))
-        S_u = u_E - u - dense.matmul(data.M_inv, impulse) - kick
+        kick = apply_inverse(data.M_inv, dense.matmul(contact_W, percussion[n_b:]))
+        S_u = u_E - u - apply_inverse(data.M_inv, impulse) - kick
         S_w = w - system.q_dot(*at, velocity)
 
         y = system.velocities(t, q, velocity).at[:n_g].set(system.g(t_E, q_E) / dt)

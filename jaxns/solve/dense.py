@@ -26,6 +26,7 @@ from jax import Array, lax
 
 from .lanes import largest
 
+BLOCK = 5  # pivots at least
 MANY = 64  # rows from which on unrolled sums compile for too long
 
 
@@ -43,14 +44,15 @@ def _diagonal_size(A: Array) -> Array:
 def eliminate(A: Array, b: Array) -> Array:
     """Solve A x = b with diagonal pivots; a vanishing pivot sets its unknown to zero.
 
-    A has shape (n, n, *lanes), b has shape (n, k, *lanes): k right-hand sides for each lane. Gauss-Jordan elimination as
-    a loop over pivots: unrolled code compiles slowly, and XLA repeats work when it fuses the steps.
+    A has shape (n, n, *lanes), b has shape (n, k, *lanes): k right-hand sides for each lane. Blocks of pivots, each
+    by Gauss-Jordan elimination on the rows and columns that are left, as a loop: unrolled code compiles slowly, and XLA
+    repeats work when it fuses the steps; one loop over the whole matrix would do twice the work.
     """
-    n = A.shape[0]
     floor = pivot_threshold(A.dtype) * _diagonal_size(A)
-    row_index = lax.broadcasted_iota(jnp.int32, (n, *A.shape[2:]), 0)
+    block = max(BLOCK, A.shape[0] // 8)  # few blocks also for large matrices, for the sake of compilation
 
     def column(k: Array, Ab: Array) -> Array:
+        row_index = lax.broadcasted_iota(jnp.int32, (Ab.shape[0], *Ab.shape[2:]), 0)
         row = Ab[k]
         pivot = row[k]
         regular = ~(jnp.abs(pivot) <= floor)  # NaN is not "small": it must show in the result
@@ -60,7 +62,18 @@ def eliminate(A: Array, b: Array) -> Array:
         factor = jnp.where(row_index == k, own, Ab[:, k] * inverse)
         return Ab - factor[:, None] * row[None]
 
-    return lax.fori_loop(0, n, column, jnp.concatenate([A, b], axis=1))[:, n:]
+    left = jnp.concatenate([A, b], axis=1)
+    finished = []  # for each block of rows the columns to the right of it
+    while left.shape[0]:
+        size = min(block, left.shape[0])
+        left = lax.fori_loop(0, size, column, left)
+        finished.append(left[:size, size:])
+        left = left[size:, size:]
+    x = finished[-1]
+    for rows in finished[-2::-1]:
+        known = x.shape[0]
+        x = jnp.concatenate([rows[:, known:] - matmul_lanes(rows[:, :known], x), x])
+    return x
 
 
 def eliminate_pivoted(A: Array, b: Array) -> Array:
