@@ -93,7 +93,7 @@ def cases() -> dict[str, Callable[[], Case]]:
             {"mu": (0.01, 1.0), "R": (0.02, 0.3)},
         ),
         "slider-crank": lambda: Case(
-            run_of(crank, event, [6, 7, 8], 2e-4, 100),
+            run_of(crank, event, [6, 7, 8], 2e-5, 1000),
             {"e_N": 0.4, "mu": 0.05},
             {"e_N": 0.6, "mu": 0.15},
             crank_bounds,

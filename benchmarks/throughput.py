@@ -1,11 +1,12 @@
-"""Speed of RATTLE, Moreau and Lobatto methods on the slider-crank beside a hand-written C++ program, in one run.
+"""Speed of the fixed-step integrators on slider-crank and ball beside a hand-written C++ program, in one run.
 
-    python benchmarks/throughput.py [--anchor slider_crank.cpp] [--steps 1500]
+    python benchmarks/throughput.py [--anchor slider_crank.cpp] [--steps 1500] [--all]
 
 Prints microseconds per step for one trajectory, and per trajectory-step for batches of 256 and 2048 with friction
 coefficients 0 … 0.1, compile seconds, and the cost of a gradient relative to a forward run. Batches are split over one
 virtual CPU device per core and, on each, into chunks whose arrays stay in the cache. The C++ program (one core, compiled
-with g++ -O3 -march=native) is measured before and after; a table of ratios follows, and the results are stored as JSON
+with g++ -O3 -march=native) is measured before and after; with --all, batches of all fixed-step integrators follow, on the
+slider-crank and on the ball (300 steps); a table of ratios follows, and the results are stored as JSON
 in benchmarks/results/.
 """
 
@@ -31,13 +32,26 @@ CHUNK = 64  # lanes whose working set fits the cache of one core
 PROBLEM = ns.models.slider_crank()
 MESH, BATCH = jax.make_mesh((CORES,), ("batch",)), PartitionSpec("batch")
 INTEGRATOR = ns.Rattle(tol=1e-8)  # the tolerance of the C++ program
-OTHERS = {f"Lobatto {s}": ns.Lobatto(stages=s, tol=1e-8) for s in (2, 3, 4)} | {"Moreau": ns.Moreau(tol=1e-8)}
+ALL = {
+    "Moreau": ns.Moreau(tol=1e-8),
+    "GGLDecoupled": ns.GGLDecoupled(tol=1e-8),
+    "GGLUnified": ns.GGLUnified(tol=1e-8),
+    "Rattle": INTEGRATOR,
+    "Lobatto 2": ns.Lobatto(stages=2, tol=1e-8),
+    "Lobatto 3": ns.Lobatto(stages=3, tol=1e-8),
+    "Lobatto 4": ns.Lobatto(stages=4, tol=1e-8),
+    "GeneralizedAlpha": ns.GeneralizedAlpha(tol=1e-8),
+    "EnergyTwoStep": ns.EnergyTwoStep(tol=1e-8),
+}
+PROBLEMS = {"slider-crank": PROBLEM, "ball": ns.models.bouncing_ball(omega=10.0)}
 
 
-def final_state(mu: jax.Array, steps: int, save_every: int, integrator: Any = INTEGRATOR) -> jax.Array:
-    system = PROBLEM.system.with_params(mu=mu)
+def final_state(
+    mu: jax.Array, steps: int, save_every: int, integrator: Any = INTEGRATOR, problem: ns.Problem = PROBLEM
+) -> jax.Array:
+    system = problem.system.with_params(mu=mu)
     traj = ns.simulate(
-        system, integrator, PROBLEM.q0, PROBLEM.u0, dt=PROBLEM.dt, num_steps=steps, save_every=save_every
+        system, integrator, problem.q0, problem.u0, dt=problem.dt, num_steps=steps, save_every=save_every
     )
     return jnp.where(traj.ok, jnp.concatenate([traj.q[-1], traj.u[-1]]), jnp.nan)
 
@@ -60,10 +74,25 @@ def anchor(program: Path, lanes: int, steps: int) -> float:
     return min(json.loads(run.stdout)["us_per_step"] for run in runs)
 
 
+def every_integrator(mus: jax.Array, steps: int = 300) -> dict[str, float]:
+    """Microseconds per trajectory-step in a batch, and the share of lanes that converged."""
+    results = {}
+    for where, problem in PROBLEMS.items():
+        for name, integrator in ALL.items():
+            end = partial(final_state, steps=steps, save_every=steps, integrator=integrator, problem=problem)
+            compile_seconds, seconds, state = measure(split_over_cores(end), mus, repeats=3)
+            results[f"{where}, {name}: us"] = 1e6 * seconds / steps / len(mus)
+            results[f"{where}, {name}: converged"] = float(jnp.mean(jnp.all(jnp.isfinite(state), axis=1)))
+            results[f"{where}, {name}: compile, s"] = compile_seconds
+            print(f"{where}, {name}: {results[f'{where}, {name}: us']:.2f} us", flush=True)
+    return results
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--anchor", type=Path, default=Path("../shared/anchors/slider_crank.cpp"))
     parser.add_argument("--steps", type=int, default=1500)
+    parser.add_argument("--all", action="store_true", help="batches of all fixed-step integrators, too")
     options = parser.parse_args()
     steps = options.steps
     results: dict[str, Any] = {}
@@ -105,12 +134,8 @@ def main() -> None:
         _, forward, _ = measure(split_over_cores(short_loss), mus)
         _, gradient, _ = measure(split_over_cores(jax.grad(short_loss)), mus)
         results["gradient/forward, batch 256"] = gradient / forward
-        for name, integrator in OTHERS.items():
-            end = partial(final_state, steps=steps, save_every=steps, integrator=integrator)
-            results[f"compile {name}, s"], seconds, _ = measure(end, mu)
-            results[f"{name} one trajectory, us"] = 1e6 * seconds / steps
-            _, seconds, _ = measure(split_over_cores(end), mus)
-            results[f"{name} batch 256, us"] = 1e6 * seconds / steps / len(mus)
+        if options.all:
+            results |= every_integrator(mus)
         if has_anchor:
             results["cpp batch 256 again, us"] = anchor(program, 256, steps)
             reference = max(results["cpp batch 256, us"], results["cpp batch 256 again, us"])
