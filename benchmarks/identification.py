@@ -25,6 +25,7 @@ import jaxns as ns
 
 NOISE = 0.01
 EARLY_FIRST = (0.25, 0.5, 0.75, 1.0)
+STEP_BY_STEP = tuple(0.1 * k for k in range(1, 11))  # for motions in which every impact decides about the next
 
 
 class Case(NamedTuple):
@@ -93,11 +94,11 @@ def cases() -> dict[str, Callable[[], Case]]:
             {"mu": (0.01, 1.0), "R": (0.02, 0.3)},
         ),
         "slider-crank": lambda: Case(
-            run_of(crank, event, [6, 7, 8], 2e-5, 1000),
+            run_of(crank, event, [6, 7, 8], 5e-5, 400),
             {"e_N": 0.4, "mu": 0.05},
             {"e_N": 0.6, "mu": 0.15},
             crank_bounds,
-            EARLY_FIRST,
+            STEP_BY_STEP,
         ),
         "woodpecker": lambda: Case(
             run_of(bird, event, [0, 1, 2], 1e-3, 150), {"mu": 0.3, "c": 0.0056}, {"mu": 0.35, "c": 0.0052}, bird_bounds,

@@ -32,9 +32,14 @@ FUNCTIONS = {
         -1
     ),
     "unknown operation": lambda x: jnp.sort(x[:3]),
+    "loop with a counter": lambda x: jax.lax.fori_loop(0, 3, lambda i, y: y + x[0] * y[::-1], x),
+    "scan": lambda x: jax.lax.scan(lambda c, xi: (c + xi, c * xi), 0.0, x)[1],
+    "branch": lambda x: jax.lax.cond(x[0] > 0.0, lambda x: x, lambda x: x[::-1], x),
+    "clipped": lambda x: jnp.clip(x, -0.5, 0.5),
+    "with a derivative of its own": lambda x: jax.nn.relu(x) + jax.nn.softplus(x[::-1]),
     "derivative": jax.grad(lambda x: jnp.sum(x[1:] * x[:-1] ** 2)),
 }
-EXACT = {"differences", "gather", "scatter", "dynamic slice", "matrix of known zeros", "stack and reshape"}
+EXACT = {"differences", "gather", "scatter", "dynamic slice", "matrix of known zeros", "stack and reshape", "clipped"}
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)

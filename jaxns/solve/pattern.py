@@ -95,7 +95,7 @@ def _apply(equation: Any, values: list[_Value], size: int) -> list[_Value]:
     if all(v.known is not None for v in values):
         results = equation.primitive.bind(*(v.known for v in values), **params)
         return [_constant(r, size) for r in (results if equation.primitive.multiple_results else [results])]
-    if name in _FLAT or not jnp.issubdtype(equation.outvars[0].aval.dtype, jnp.inexact):
+    if name in _FLAT or not any(jnp.issubdtype(v.aval.dtype, jnp.inexact) for v in equation.outvars):
         return [_opaque(shape, size) for shape in shapes]
     if name not in _MOVES and name != "dot_general":
         values = [_grown(v, shapes[0]) for v in values]
@@ -243,7 +243,7 @@ _PRODUCTS: dict[str, Callable[[Any], Callable[[np.ndarray, np.ndarray], np.ndarr
 _CALLS = {"jit", "pjit", "closed_call", "core_call", "custom_jvp_call", "custom_vjp_call", "checkpoint", "remat"}
 _ELEMENTWISE = set(
     "add sub add_any neg max min abs sqrt rsqrt cbrt exp exp2 expm1 log log1p sin cos tan asin acos atan sinh cosh tanh "
-    "asinh acosh atanh atan2 pow integer_pow square erf logistic".split()
+    "asinh acosh atanh atan2 pow integer_pow square erf logistic clamp rem".split()
 )
 _KEEPS_ZERO = set(
     "add sub add_any neg max min abs sqrt cbrt sin tan asin atan sinh tanh square erf expm1 log1p".split()
