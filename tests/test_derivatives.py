@@ -176,3 +176,15 @@ def test_a_body_without_constraints_and_contacts(integrator):
 
     for derivative in (jax.jacfwd, jax.grad):
         assert float(derivative(speed)(0.5)) == pytest.approx(-np.exp(-0.5), rel=1e-3)
+
+
+def test_derivative_of_a_batch_without_constraints_and_contacts():
+    """Forward mode over a batch: tangents of empty arrays must not get lost."""
+    system = ns.System({"c": 0.5}, lambda t, q, p: jnp.eye(1), force=lambda t, q, u, p: -p["c"] * u)
+
+    def speeds(c):
+        run = system.with_params(c=c)
+        starts = jnp.array([[1.0], [2.0]])
+        return jax.vmap(lambda u0: ns.simulate(run, RATTLE, jnp.zeros(1), u0, dt=1e-2, num_steps=100).u[-1, 0])(starts)
+
+    np.testing.assert_allclose(jax.jacfwd(speeds)(0.5), -np.exp(-0.5) * np.array([1.0, 2.0]), rtol=1e-3)

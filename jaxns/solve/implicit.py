@@ -35,7 +35,9 @@ def solve(problem: inclusion.Problem, theta: Any) -> tuple[Any, inclusion.Stats]
             zero = jnp.asarray(0)
             stats = inclusion.Stats(zero, zero, jnp.zeros((), P.dtype), zero - 1)
             return problem.outputs(jnp.zeros(z.shape, z.dtype), jnp.zeros(P.shape, P.dtype), data), stats
-    return _solve(problem, theta)
+    outputs, stats = _solve(problem, theta)
+    # Batched tangents of empty outputs can come back with a wrong shape: empty arrays are made anew.
+    return jax.tree.map(lambda v: v if v.size else jnp.zeros(v.shape, v.dtype), outputs), stats
 
 
 @partial(jax.custom_jvp, nondiff_argnums=(0,))
