@@ -191,7 +191,7 @@ def main() -> None:
             print(f"    {parameter}: {float(error):.3%} from the truth {case.truth[parameter]}")
             results[f"{name}, {parameter}: % from the truth"] = 100.0 * float(error)
         results[f"{name}: s"] = seconds
-    report("identification", results)
+    report("identification", results, update=bool(wanted))
 
 
 if __name__ == "__main__":

@@ -33,13 +33,14 @@ def measure(function: Any, *arguments: Any, repeats: int = REPEATS) -> tuple[flo
     return compile_seconds, min(seconds), result
 
 
-def report(name: str, results: dict[str, Any]) -> None:
-    """Print the results, and store them with commit and machine."""
+def report(name: str, results: dict[str, Any], update: bool = False) -> None:
+    """Print the results, and store them with commit and machine; on `update` what was stored before stays."""
     width = max(len(key) for key in results)
     for key, value in results.items():
         print(f"{key:{width}s} {value:10.3f}")
     commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True).stdout.strip()
     record = {"commit": commit, "machine": platform.processor() or platform.machine(), "cores": CORES, **results}
-    folder = Path(__file__).parent / "results"
-    folder.mkdir(exist_ok=True)
-    (folder / f"{name}.json").write_text(json.dumps(record, indent=2))
+    file = Path(__file__).parent / "results" / f"{name}.json"
+    file.parent.mkdir(exist_ok=True)
+    before = json.loads(file.read_text()) if update and file.exists() else {}
+    file.write_text(json.dumps(before | record, indent=2))

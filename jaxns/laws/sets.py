@@ -40,8 +40,16 @@ def project_ball(x: Array, radius: Array) -> Array:
         return jnp.clip(x, -radius, radius)
     square = jnp.sum(x * x, axis=0)
     inside = square < radius * radius
-    norm = jnp.sqrt(jnp.where(inside | (square == 0.0), 1.0, square))
-    return jnp.where(inside, x, radius * x / norm)
+    return jnp.where(inside, x, radius * x / _root(square))
+
+
+def _root(square: Array) -> Array:
+    """√ of a sum of squares, at least a tiny number, so that it has a derivative at zero and may divide.
+
+    Not `where(square > 0, sqrt(where(square > 0, square, 1)), 0)`: XLA may compute the square once for each condition, with
+    two roundings, and decide differently.
+    """
+    return jnp.sqrt(jnp.maximum(square, float(jnp.finfo(square.dtype).tiny) ** 0.6))
 
 
 def project_cylinder(x: Array, radius: Array, half_height: Array) -> Array:
@@ -72,7 +80,7 @@ def project_ellipsoid(x: Array, axes: Array) -> Array:
         below = jnp.where(s > 0.0, s * s + tau, 1.0)
         w = s * y / below
         square = jnp.sum(w * w, axis=0)
-        size = jnp.sqrt(jnp.where(square > 0.0, square, 1.0))
+        size = _root(square)
         return jnp.where(square > 0.0, size, 0.0), -jnp.sum(w * w / below, axis=0) / size
 
     fixed = (lax.stop_gradient(s), lax.stop_gradient(y))
@@ -97,7 +105,7 @@ def ellipsoid_direction(x: Array, axes: Array) -> Array:
     """The point of the ellipsoid with the outward normal x: s_k² x_k / ‖s x‖, and zero where x is."""
     axes = jnp.broadcast_to(axes, x.shape)
     square = jnp.sum((axes * x) ** 2, axis=0)
-    return jnp.where(square > 0.0, axes * axes * x / jnp.sqrt(jnp.where(square > 0.0, square, 1.0)), 0.0)
+    return axes * axes * x / _root(square)
 
 
 def ellipsoid_gauge(x: Array, axes: Array) -> Array:
@@ -131,7 +139,7 @@ def project_contensou(x: Array, force: Array, torque: Array) -> Array:
     a_T, a_tau, y = force / unit, torque / unit, x / unit
     square = jnp.sum(y[:2] ** 2, axis=0)
     # A point on the axis counts as a little beside it, which gives its projection the right derivative.
-    y_T = jnp.where(square > 1e-40, jnp.sqrt(jnp.where(square > 1e-40, square, 1.0)), 1e-20)
+    y_T = jnp.sqrt(jnp.maximum(square, 1e-40))
     positive = y[2] >= 0.0
     y_tau = jnp.where(positive, y[2], -y[2])
 
@@ -161,7 +169,7 @@ def project_contensou(x: Array, force: Array, torque: Array) -> Array:
 def contensou_direction(x: Array, force: Array, torque: Array) -> Array:
     """The point of B_F with the outward normal x, zero where x is; arguments as in `project_contensou`."""
     square = jnp.sum(x[:2] ** 2, axis=0)
-    x_T = jnp.where(square > 0.0, jnp.sqrt(jnp.where(square > 0.0, square, 1.0)), 0.0)
+    x_T = jnp.where(square > 0.0, _root(square), 0.0)
     x_tau = jnp.where(x[2] >= 0.0, x[2], -x[2])
     s = force * x_T / jnp.where(force * x_T > 0.0, force * x_T + KAPPA * torque * x_tau, 1.0)
     b_T, b_tau = contensou_boundary(s / jnp.maximum(1.0 - s, 1e-12))
