@@ -8,6 +8,7 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -54,7 +55,8 @@ def sweep(
 
     Main arguments:
 
-    - fn: `(element) -> pytree of arrays`, pure; say, from parameters to a `Trajectory` or to a few numbers of it
+    - fn: `(element) -> pytree of arrays`, pure; say, from parameters to a `Trajectory` or to a few numbers of it. As with
+      `jax.jit`, the same function object is compiled once, also over several sweeps
     - batch: pytree of arrays (B, …); element b, called lane b, is the pytree of their b-th entries
     - path: directory in which every finished chunk is stored at once. The same call, made again, computes only the chunks
       that are missing or damaged. A directory of another sweep (another fn or batch, a changed constant that fn closes
@@ -107,7 +109,7 @@ def sweep(
         store = Store.open(Path(path), fingerprint(fn, leaves, structure), chunk, size)
         size = store.chunk
     chunks = _Chunks(leaves, structure, lanes, size, mesh)
-    traced = jax.jit(_batched(fn, mesh)).trace(chunks.arguments(0))
+    traced = _program(fn, mesh).trace(chunks.arguments(0))
     if len(traced.jaxpr.in_avals) > len(leaves):  # traced values that fn closes over become further inputs
         raise TypeError(_TRACED)
     with tqdm(total=lanes, unit="lane", desc="sweep", disable=not progress) as bar:
@@ -275,12 +277,21 @@ def _run(traced: Any, chunks: _Chunks, workers: int, store: Store | None, bar: A
     return jax.tree.unflatten(structure, results)
 
 
-def _batched(fn: Callable[[Any], Any], mesh: Mesh | None) -> Callable[[Any], Any]:
-    """fn over all lanes of a chunk; on a mesh each device has its own loops and waits for its own lanes only."""
+def _program(fn: Callable[[Any], Any], mesh: Mesh | None) -> Any:
+    """fn over all lanes of a chunk; the same one for the same fn, so that a second sweep does not compile again."""
+    try:
+        return _remembered_program(fn, mesh)
+    except TypeError:  # fn cannot be hashed
+        return _remembered_program.__wrapped__(fn, mesh)
+
+
+@lru_cache(maxsize=16)
+def _remembered_program(fn: Callable[[Any], Any], mesh: Mesh | None) -> Any:
+    """On a mesh each device has its own loops and waits for its own lanes only."""
     if mesh is None:
-        return jax.vmap(fn)
+        return jax.jit(jax.vmap(fn))
     split = PartitionSpec(mesh.axis_names)
-    return jax.shard_map(jax.vmap(fn), mesh=mesh, in_specs=split, out_specs=split, check_vma=False)
+    return jax.jit(jax.shard_map(jax.vmap(fn), mesh=mesh, in_specs=split, out_specs=split, check_vma=False))
 
 
 def _in_threads(
@@ -298,7 +309,8 @@ def _in_threads(
                 running[pool.submit(task, k, arguments)] = k
             if not running:
                 return
-            for future in wait(running, return_when=FIRST_COMPLETED).done:
+            done = wait(running, return_when=FIRST_COMPLETED).done
+            for future in sorted(done, key=running.__getitem__):  # the first failure is that of the first chunk
                 yield running.pop(future), future.result()
 
 

@@ -72,8 +72,17 @@ def test_one_trace_serves_all_chunks():
         traces.append(x)
         return 2.0 * x
 
-    np.testing.assert_array_equal(ns.sweep(counted, np.arange(10.0), chunk=3), 2.0 * np.arange(10.0))
+    for batch in (np.arange(10.0), np.linspace(-1.0, 3.0, 7)):
+        np.testing.assert_array_equal(ns.sweep(counted, batch, chunk=3), 2.0 * batch)
     assert len(traces) == 1
+
+
+def test_functions_that_cannot_be_hashed():
+    class Scale(dict):
+        def __call__(self, x):
+            return self["by"] * x
+
+    np.testing.assert_array_equal(ns.sweep(Scale(by=3.0), np.arange(4.0)), 3.0 * np.arange(4.0))
 
 
 def test_chunks_run_side_by_side_and_their_order_does_not_matter(tmp_path, monkeypatch):
