@@ -218,7 +218,7 @@ def smallest_gap(problem, traj):
     return float(jax.vmap(partial(problem.system.g_N, 0.0))(traj.q).min())
 
 
-@pytest.mark.parametrize("shape", ["sphere", "exact"])
+@pytest.mark.parametrize("shape", ["sphere", pytest.param("exact", marks=pytest.mark.slow)])
 def test_tippe_top_inverts_without_drift_in_two_steps(shape):
     """From 0.1 rad to beyond π/2 within 2 s, with E_F and with B_F; dt 1e-3."""
     p = ns.models.tippe_top(law=ns.Contensou(shape))

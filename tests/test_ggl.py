@@ -150,7 +150,7 @@ def test_curves_resemble_each_other_for_high_restitution(sweep, e_N):
     assert np.sqrt(np.mean((moreau - unified) ** 2)) <= 0.1 * np.sqrt(np.mean(unified**2))
 
 
-# Energy over two seconds ------------------------------------------------------------------------------------------------
+# Energy over four seconds -----------------------------------------------------------------------------------------------
 
 SCHEMES = {
     "Moreau": ns.Moreau(),
@@ -162,11 +162,11 @@ SCHEMES = {
 
 @pytest.fixture(scope="module")
 def energies():
-    """Total energy every 0.5 ms over two seconds, e_N = 0.1, dt 1e-5."""
+    """Total energy every 0.5 ms over four seconds, e_N = 0.1, dt 1e-5."""
     p = UNILATERAL
     result = {}
     for name, scheme in SCHEMES.items():
-        traj = ns.simulate(p.system, scheme, p.q0, p.u0, dt=p.dt, num_steps=200_000, save_every=50)
+        traj = ns.simulate(p.system, scheme, p.q0, p.u0, dt=p.dt, num_steps=400_000, save_every=50)
         result[name] = np.asarray(ns.energy(p.system, traj).total)
     return result
 

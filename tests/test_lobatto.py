@@ -194,6 +194,7 @@ def crank(integrator, num_steps):
     return ns.simulate(CRANK.system, integrator, CRANK.q0, CRANK.u0, dt=1e-4, num_steps=num_steps)
 
 
+@pytest.mark.slow
 def test_two_stages_are_rattle_on_the_slider_crank():
     """300 steps, with its first impacts."""
     two, rattle = crank(METHODS[2], 300), crank(METHODS["Rattle"], 300)
