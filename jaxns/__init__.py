@@ -1,12 +1,13 @@
 """jaxns: a differentiable simulator for mechanical systems with impacts and friction."""
 
-from . import models
+from . import models, scene
 from .analysis.convergence import ConvergenceStudy, convergence_study
 from .analysis.energy import Energy, energy
 from .analysis.identification import Fit, IdentifiabilityWarning, IdentificationError, identify
 from .analysis.records import read_csv
 from .analysis.sensitivity import GradientReport, Sensitivity, gradient_report, sensitivity
 from .analysis.shooting import Shooting
+from .animate import Animation, animate
 from .contact_problem import ContactSolution, solve_contacts
 from .integrators.energy_consistent import (
     EnergyConstantMass,
@@ -28,6 +29,7 @@ from .laws.friction import AnisotropicCoulomb, Contensou, Coulomb, FrictionLaw, 
 from .model import bodies
 from .model.contacts import Contacts
 from .model.system import Problem, System
+from .scene import Scene
 from .simulate import SimulationError, Trajectory, simulate
 from .solve.lemke import Complementarity, lemke
 from .solve.status import Status
@@ -36,6 +38,7 @@ from .sweep import SweepError, SweepWarning, failed_lanes, sweep
 __all__ = [
     "HEM5",
     "RKF45",
+    "Animation",
     "AnisotropicCoulomb",
     "Complementarity",
     "ContactSolution",
@@ -65,6 +68,7 @@ __all__ = [
     "Moreau",
     "Problem",
     "Rattle",
+    "Scene",
     "Sensitivity",
     "Shooting",
     "SimulationError",
@@ -74,6 +78,7 @@ __all__ = [
     "SweepWarning",
     "System",
     "Trajectory",
+    "animate",
     "bodies",
     "convergence_study",
     "energy",
@@ -83,6 +88,7 @@ __all__ = [
     "lemke",
     "models",
     "read_csv",
+    "scene",
     "sensitivity",
     "simulate",
     "solve_contacts",

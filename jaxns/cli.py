@@ -1,4 +1,4 @@
-"""The command line: `jaxns list`, `jaxns run PROBLEM`, `jaxns converge PROBLEM` and `jaxns identify PROBLEM`."""
+"""The command line: `jaxns list`, `run PROBLEM`, `converge PROBLEM`, `identify PROBLEM` and `reproduce`."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ import jaxns as ns
 
 from . import cli_identify
 from .analysis.convergence import NORMS, QUANTITIES
-from .cli_choice import Chosen, UsageError, defaults, integrators, positive, problems
+from .animate import check_format
+from .cli_choice import Chosen, UsageError, defaults, integrators, positive, problems, unknown
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -60,6 +61,8 @@ def _parser() -> argparse.ArgumentParser:
     run.set_defaults(command=_run)
     _common(run, "PROBLEM.png", "the trajectory")
     run.add_argument("--dt", type=positive, metavar="X", help="step size in s, by default the problem's own")
+    help_animate = "write an animation: .html, .gif or .mp4"
+    run.add_argument("--animate", type=Path, metavar="FILE", help=help_animate)
     run.add_argument("--no-progress", action="store_true", help="no progress bar in long runs")
     converge = commands.add_parser("converge", help="errors over step sizes, fitted orders, and their figure")
     converge.set_defaults(command=_converge)
@@ -80,6 +83,13 @@ def _parser() -> argparse.ArgumentParser:
     identify.add_argument("--starts", type=int, default=1, metavar="N", help="random starts besides the first one")
     identify.add_argument("--dt", type=positive, metavar="X", help="step of a fixed-step integrator, in s")
     identify.add_argument("--report", type=Path, metavar="FILE.txt", help="write the report there, too")
+    reproduce = commands.add_parser("reproduce", help="run the experiments of the papers, write an HTML report")
+    reproduce.set_defaults(command=_reproduce)
+    help_only = "these experiments only; a part of a name stands for all that contain it"
+    reproduce.add_argument("--only", nargs="+", default=[], metavar="NAME", help=help_only)
+    reproduce.add_argument("--out", type=Path, default=Path("reproduction"), metavar="DIR", help="for index.html")
+    reproduce.add_argument("--list", action="store_true", help="names of all experiments, nothing else")
+    _cache(reproduce)
     return parser
 
 
@@ -94,6 +104,10 @@ def _common(command: argparse.ArgumentParser, figure: str, saved: str, integrato
         "--plot", type=Path, metavar="FILE", help=f"figure; by default {figure} if matplotlib is there"
     )
     command.add_argument("--save", type=Path, metavar="FILE.npz", help=f"write {saved}")
+    _cache(command)
+
+
+def _cache(command: argparse.ArgumentParser) -> None:
     help_cache = "keep compiled programs there, so that the same problem starts at once the next time"
     command.add_argument("--cache", type=Path, metavar="DIR", help=help_cache)
 
@@ -129,8 +143,18 @@ def _run(options: argparse.Namespace) -> None:
     _print_table([*chosen.settings(options), ("dt", f"{dt:g} s"), *_report(system, result)])
     title = f"{chosen.name}, {type(chosen.integrator).__name__}"
     _write(options, f"{chosen.name}.png", _arrays(traj), lambda plot: plot.trajectory(system, traj, title=title))
+    if options.animate and int(traj.status[0]) == ns.Status.OK:  # else there is nothing to show
+        _animate(options.animate, chosen.problem, traj, title)
     if result.failure is not None:
         raise result.failure
+
+
+def _animate(path: Path, problem: ns.Problem, traj: ns.Trajectory, title: str) -> None:
+    try:
+        ns.animate(problem, traj, title=title).save(path)
+    except OSError as error:  # a folder without permission
+        raise UsageError(f"cannot write {path}: {error}") from error
+    print(f"wrote {path}")
 
 
 def _arrays(traj: ns.Trajectory) -> dict[str, Any]:
@@ -192,11 +216,40 @@ def _identify(options: argparse.Namespace) -> None:
     _write(options, f"{chosen.name}_fit.png", arrays, lambda plot: plot.fit(t, data, prediction, title=title))
 
 
+def _reproduce(options: argparse.Namespace) -> None:
+    if not _has_matplotlib():
+        raise UsageError("jaxns reproduce needs matplotlib: pip install 'jaxns-mechanics[plot]'")
+    from . import reproduce
+
+    if options.list:
+        for e in reproduce.EXPERIMENTS.values():
+            print(f"{e.name}: {e.title} ({e.paper}, {e.section})")
+        return
+    for name in options.only:
+        if not any(name in known for known in reproduce.EXPERIMENTS):
+            raise unknown("experiment", name, reproduce.EXPERIMENTS)
+    wanted = options.only or [""]
+    chosen = [e for name, e in reproduce.EXPERIMENTS.items() if any(part in name for part in wanted)]
+    report = reproduce.reproduce(chosen, options.out)
+    for row in report.rows():
+        print(f"{reproduce.VERDICTS[row['holds']]:>13}  {row['experiment']}: {row['statement']} | {row['ours']}")
+    print(f"{report.count(True)} statements hold, {report.count(False)} do not")
+    print(f"wrote {options.out / 'index.html'}")
+    if report.failed:
+        raise ns.SimulationError(f"experiments broke off: {', '.join(report.failed)}; the report says where")
+
+
 def _check_files(options: argparse.Namespace) -> None:
     """Complain before the run, not after it."""
-    for path in filter(None, (options.plot, options.save)):
+    animation = getattr(options, "animate", None)
+    for path in filter(None, (options.plot, options.save, animation)):
         if not path.absolute().parent.is_dir():
             raise UsageError(f"cannot write {path}: there is no folder {path.parent}.")
+    if animation:
+        try:
+            check_format(animation)
+        except (ValueError, ImportError) as error:
+            raise UsageError(f"--animate: {error}") from error
     if options.plot and not _has_matplotlib():
         raise UsageError("--plot needs matplotlib: pip install 'jaxns-mechanics[plot]'")
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import jax
 import numpy as np
 
 from .analysis.convergence import ConvergenceStudy
-from .analysis.energy import energy
+from .analysis.energy import energy as _energy
 from .analysis.sensitivity import Sensitivity
 from .model.system import System
 from .simulate import Trajectory
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+Panel: TypeAlias = "Callable[[Axes], None]"  # draws one quantity
 MAX_LEGEND = 12  # more curves than this have no legend: nobody could read it
 
 
@@ -37,22 +38,86 @@ def trajectory(system: System, traj: Trajectory, *, title: str = "") -> Figure:
     >>> [axes.get_ylabel() for axes in plot.trajectory(ball.system, traj).axes]
     ['$q$', '$u$', '$g_N$ [m]', '$P_N$ [N s]', '$P_F$ [N s]', '$E$ [J]']
     """
-    panels = _panels(system, traj)
-    columns = 2 if len(panels) > 3 else 1
-    lines = -(-len(panels) // columns)
-    figure = _new_figure(figsize=(5.5 * columns, 2.4 * lines), layout="constrained", dpi=150)
-    axes = np.atleast_1d(figure.subplots(lines, columns, sharex=True)).ravel()
-    for ax, draw in zip(axes, panels, strict=False):
-        draw(ax)
-        ax.grid(alpha=0.3)
-        ax.margins(x=0.0)
-        for instant in _instants(traj):
-            ax.axvline(instant, color="0.6", linewidth=0.5, zorder=0)
-    for ax in axes[len(panels) :]:
-        ax.remove()
-    for ax in axes[max(len(panels) - columns, 0) : len(panels)]:
-        ax.set_xlabel("$t$ [s]")
-        ax.tick_params(labelbottom=True)
+    t, q, u = (np.asarray(v) for v in (traj.t, traj.q, traj.u))
+    panels = [_curve_panel(t, q, "q"), _curve_panel(t, u, "u"), *_gap_panels(system, traj, rates=False)]
+    panels += _percussion_panels(traj)
+    return _over_time([*panels, lambda ax: _energies(ax, system, traj)], traj, title)
+
+
+def gaps(system: System, traj: Trajectory, *, title: str = "") -> Figure:
+    """Gaps g_N and their rates ġ_N over time.
+
+    >>> import jaxns as ns
+    >>> from jaxns import plot
+    >>> ball = ns.models.bouncing_ball()
+    >>> traj = ns.simulate(ball.system, ns.Rattle(), ball.q0, ball.u0, dt=0.01, t1=0.1)
+    >>> [axes.get_ylabel() for axes in plot.gaps(ball.system, traj).axes]
+    ['$g_N$ [m]', '$\\\\dot{g}_N$ [m/s]']
+    """
+    return _over_time(_some(_gap_panels(system, traj, rates=True), "gaps", "contact"), traj, title)
+
+
+def percussions(system: System, traj: Trajectory, *, title: str = "") -> Figure:
+    """Percussions of each step over time: P_g and P_γ of constraints, P_N and P_F of contacts.
+
+    >>> import jaxns as ns
+    >>> from jaxns import plot
+    >>> ball = ns.models.bouncing_ball()
+    >>> traj = ns.simulate(ball.system, ns.Rattle(), ball.q0, ball.u0, dt=0.01, t1=0.1)
+    >>> [axes.get_ylabel() for axes in plot.percussions(ball.system, traj).axes]
+    ['$P_N$ [N s]', '$P_F$ [N s]']
+    """
+    panels = _percussion_panels(traj, bilateral=True)
+    return _over_time(_some(panels, "percussions", "constraint and no contact"), traj, title)
+
+
+def energy(system: System, traj: Trajectory | Mapping[str, Trajectory], *, title: str = "") -> Figure:
+    """T, V and E = T + V of one trajectory over time, or the total energies of several, to compare integrators.
+
+    >>> import jaxns as ns
+    >>> from jaxns import plot
+    >>> ball = ns.models.bouncing_ball()
+    >>> traj = ns.simulate(ball.system, ns.Rattle(), ball.q0, ball.u0, dt=0.01, t1=0.1)
+    >>> [line.get_label() for line in plot.energy(ball.system, {"RATTLE": traj}).axes[0].get_lines()]
+    ['RATTLE']
+    """
+    if isinstance(traj, Trajectory):
+        single = traj
+        return _over_time([lambda ax: _energies(ax, system, single)], traj, title)
+
+    def draw(ax: Axes) -> None:
+        for name, one in traj.items():
+            ax.plot(np.asarray(one.t), np.asarray(_energy(system, one).total), linewidth=1.2, label=name)
+        ax.set_ylabel("$E$ [J]")
+        _legend(ax)
+
+    return _over_time([draw], None, title)
+
+
+def phase(traj: Trajectory | Mapping[str, Trajectory], *, coordinate: int = 0, title: str = "") -> Figure:
+    """Phase portrait (q_k, u_k) of one trajectory or of several; `coordinate` counts from 0. For systems with q̇ = u.
+
+    A circle marks the beginning.
+
+    >>> import jaxns as ns
+    >>> from jaxns import plot
+    >>> ball = ns.models.bouncing_ball()
+    >>> traj = ns.simulate(ball.system, ns.Rattle(), ball.q0, ball.u0, dt=0.01, t1=0.1)
+    >>> plot.phase(traj, coordinate=1).axes[0].get_xlabel()
+    '$q_{2}$'
+    """
+    figure = _new_figure(figsize=(5.5, 4.2), layout="constrained", dpi=150)
+    ax = figure.subplots()
+    several = {"": traj} if isinstance(traj, Trajectory) else traj
+    for k, (name, one) in enumerate(several.items()):
+        q, u = np.asarray(one.q)[:, coordinate], np.asarray(one.u)[:, coordinate]
+        ax.plot(q, u, linewidth=0.8, color=f"C{k}", label=name)
+        ax.plot(q[:1], u[:1], "o", markersize=4, color=f"C{k}")
+    ax.set_xlabel(f"$q_{{{coordinate + 1}}}$")
+    ax.set_ylabel(f"$u_{{{coordinate + 1}}}$")
+    ax.grid(alpha=0.3)
+    if not isinstance(traj, Trajectory):
+        _legend(ax)
     if title:
         figure.suptitle(title)
     return figure
@@ -187,21 +252,56 @@ def _instants(traj: Trajectory) -> np.ndarray:
     return np.asarray(traj.events.t)[first]
 
 
-def _panels(system: System, traj: Trajectory) -> list[Callable[[Axes], None]]:
-    """One drawing function for each quantity that the system has."""
+def _over_time(panels: Sequence[Panel], traj: Trajectory | None, title: str) -> Figure:
+    """Panels with one time axis, in two columns if they are many; grey lines mark the events of a trajectory."""
+    columns = 2 if len(panels) > 3 else 1
+    lines = -(-len(panels) // columns)
+    height = 2.4 * lines if len(panels) > 1 else 3.2
+    figure = _new_figure(figsize=(5.5 * columns if columns > 1 else 7.0, height), layout="constrained", dpi=150)
+    axes = np.atleast_1d(figure.subplots(lines, columns, sharex=True)).ravel()
+    for ax, draw in zip(axes, panels, strict=False):
+        draw(ax)
+        ax.grid(alpha=0.3)
+        ax.margins(x=0.0)
+        for instant in [] if traj is None else _instants(traj):
+            ax.axvline(instant, color="0.6", linewidth=0.5, zorder=0)
+    for ax in axes[len(panels) :]:
+        ax.remove()
+    for ax in axes[max(len(panels) - columns, 0) : len(panels)]:
+        ax.set_xlabel("$t$ [s]")
+        ax.tick_params(labelbottom=True)
+    if title:
+        figure.suptitle(title)
+    return figure
+
+
+def _some(panels: list[Panel], what: str, lacking: str) -> list[Panel]:
+    if not panels:
+        raise ValueError(f"plot.{what}: there is nothing to draw, because the system has no {lacking}.")
+    return panels
+
+
+def _curve_panel(t: np.ndarray, values: np.ndarray, symbol: str, unit: str = "") -> Panel:
+    return lambda ax: _curves(ax, t, values, symbol, unit)
+
+
+def _gap_panels(system: System, traj: Trajectory, *, rates: bool) -> list[Panel]:
+    t, g_N = np.asarray(traj.t), np.asarray(jax.vmap(system.g_N)(traj.t, traj.q))
+    if not g_N.shape[1]:
+        return []
+    panels = [_curve_panel(t, g_N, "g_N", "m")]
+    if rates:
+        g_N_dot = np.asarray(jax.vmap(system.g_N_dot)(traj.t, traj.q, traj.u))
+        panels.append(_curve_panel(t, g_N_dot, r"\dot{g}_N", "m/s"))
+    return panels
+
+
+def _percussion_panels(traj: Trajectory, *, bilateral: bool = False) -> list[Panel]:
     t = np.asarray(traj.t)
-    g_N = np.asarray(jax.vmap(system.g_N)(traj.t, traj.q))
-    P_F = np.asarray(traj.P_F)
-
-    def curves(values: Any, symbol: str, unit: str = "") -> Callable[[Axes], None]:
-        return lambda ax: _curves(ax, t, np.asarray(values), symbol, unit)
-
-    panels = [curves(traj.q, "q"), curves(traj.u, "u")]
-    if g_N.shape[1]:
-        panels += [curves(g_N, "g_N", "m"), curves(traj.P_N, "P_N", "N s")]
-    if P_F.size:
-        panels.append(curves(P_F.reshape(len(t), -1), "P_F", "N s"))
-    return [*panels, lambda ax: _energies(ax, system, traj)]
+    shown = {"P_g": traj.P_g, r"P_\gamma": traj.P_gamma} if bilateral else {}
+    shown |= {"P_N": traj.P_N, "P_F": traj.P_F}
+    columns = {symbol: np.asarray(values).reshape(len(t), -1) for symbol, values in shown.items()}
+    return [_curve_panel(t, values, symbol, "N s") for symbol, values in columns.items() if values.size]
 
 
 def _curves(ax: Axes, t: np.ndarray, values: np.ndarray, symbol: str, unit: str) -> None:
@@ -217,7 +317,7 @@ def _curves(ax: Axes, t: np.ndarray, values: np.ndarray, symbol: str, unit: str)
 
 
 def _energies(ax: Axes, system: System, traj: Trajectory) -> None:
-    kinetic, potential, total = (np.asarray(e) for e in energy(system, traj))
+    kinetic, potential, total = (np.asarray(e) for e in _energy(system, traj))
     for values, symbol, width in ((kinetic, "T", 1.0), (potential, "V", 1.0), (total, "E = T + V", 1.6)):
         ax.plot(np.asarray(traj.t), values, linewidth=width, label=f"${symbol}$")
     ax.set_ylabel("$E$ [J]")

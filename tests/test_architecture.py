@@ -14,11 +14,13 @@ import jaxns
 PACKAGE = Path(jaxns.__file__).parent
 FILES = sorted(PACKAGE.rglob("*.py"))
 ALLOWED = {  # what each layer may import of jaxns
+    "scene": set(),
     "model": {"model"},
     "laws": {"laws"},
     "solve": {"solve"},
     "integrators": {"model", "laws", "solve", "integrators"},
     "simulate": {"model", "laws", "solve", "integrators", "simulate"},
+    "models": {"scene", "model", "laws", "models"},
     "sweep_store": set(),
     "sweep": {"model", "solve", "simulate", "sweep_store"},
 }

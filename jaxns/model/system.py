@@ -263,13 +263,20 @@ class System:
 
 @dataclass(frozen=True)
 class Problem:
-    """A system with initial state, end time and step size: what a benchmark problem is."""
+    """A system with initial state, end time and step size: what a benchmark problem is.
+
+    >>> import jaxns as ns
+    >>> p = ns.models.bouncing_ball()
+    >>> p.q0.tolist(), p.u0.shape, p.t1, p.dt, float(p.system.params["e_N"])
+    ([0.0, 1.0, 0.0], (3,), 1.5, 0.01, 0.5)
+    """
 
     system: System
     q0: Array
     u0: Array
     t1: float
     dt: float
+    draw: Callable[..., Any] | None = None  # (t, q, p) -> jaxns.Scene, for jaxns.animate
 
 
 def _concatenate(parts: list[Array], dtype: Any) -> Array:

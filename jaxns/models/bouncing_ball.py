@@ -7,6 +7,7 @@ from typing import Any
 import jax.numpy as jnp
 from jax import Array
 
+from .. import scene
 from ..model.contacts import Contacts
 from ..model.system import Problem, System
 from .coefficients import FRICTIONAL
@@ -29,7 +30,7 @@ def bouncing_ball(
     params = dict(omega=omega, e_N=e_N, e_F=e_F, mu=mu, m=m, R=R, gravity=gravity)
     floor = Contacts(_gap, _slip, **FRICTIONAL)
     system = System(params, _mass, potential=_potential, contacts=floor)
-    return Problem(system, jnp.array([0.0, 1.0, 0.0]), jnp.array([0.0, 0.0, 1.0]) * omega, t1=1.5, dt=1e-2)
+    return Problem(system, jnp.array([0.0, 1.0, 0.0]), jnp.array([0.0, 0.0, 1.0]) * omega, t1=1.5, dt=1e-2, draw=_draw)
 
 
 def _mass(t: Array, q: Array, p: Any) -> Array:
@@ -46,3 +47,13 @@ def _gap(t: Array, q: Array, p: Any) -> Array:
 
 def _slip(t: Array, q: Array, u: Array, p: Any) -> Array:
     return jnp.stack([u[0] + p["R"] * u[2]])[:, None]
+
+
+def _draw(t: Array, q: Array, p: Any) -> scene.Scene:
+    lowest = q[:2] - jnp.stack([jnp.zeros_like(p["R"]), p["R"]])
+    return scene.Scene(
+        [scene.floor(0.0, 1e3 * p["R"]), scene.disk(q[:2], p["R"], q[2])],
+        contact_points=lowest[None],
+        normals=jnp.array([[0.0, 1.0]]),
+        tangents=jnp.array([[[1.0, 0.0]]]),
+    )

@@ -8,6 +8,7 @@ from typing import Any
 import jax.numpy as jnp
 from jax import Array
 
+from .. import scene
 from ..model.system import Problem, System
 
 
@@ -32,7 +33,7 @@ def four_bar(
     params = dict(torque=torque, l1=l1, l2=l2, l3=l3, d1=l2 - l3 * math.cos(math.pi / 6), m1=m1, m2=m2, m3=m3)
     system = System({**params, "gravity": gravity}, _mass, potential=_potential, force=_force, constraint=_closure)
     q0 = jnp.array([math.pi / 2, 0.0, math.pi / 6])
-    return Problem(system, q0, jnp.zeros(3), t1=2.0, dt=1e-2)
+    return Problem(system, q0, jnp.zeros(3), t1=2.0, dt=1e-2, draw=_draw)
 
 
 def _mass(t: Array, q: Array, p: Any) -> Array:
@@ -61,4 +62,21 @@ def _closure(t: Array, q: Array, p: Any) -> Array:
     return jnp.stack([
         p["l1"] * c[0] + p["l2"] * c[1] - p["l3"] * c[2] - p["d1"],
         p["l1"] * s[0] + p["l2"] * s[1] - p["l3"] * s[2],
+    ])
+
+
+def _draw(t: Array, q: Array, p: Any) -> scene.Scene:
+    lengths = jnp.stack([p["l1"], p["l2"], p["l3"]])
+    bars = lengths[:, None] * jnp.stack([jnp.cos(q), jnp.sin(q)], axis=1)
+    left, right = jnp.zeros(2), jnp.stack([p["d1"], jnp.zeros_like(p["d1"])])
+    crank, rocker = bars[0], right + bars[2]
+    joints = jnp.stack([left, right, crank, rocker])
+    width = 0.14 * p["l1"]
+    return scene.Scene([
+        scene.support(left, 2.0 * width),
+        scene.support(right, 2.0 * width),
+        scene.bar(crank, crank + bars[1], width, color="grey"),
+        scene.bar(left, crank, width, color="blue"),
+        scene.bar(right, rocker, width, color="orange"),
+        scene.circle(joints, 0.3 * width, color="paper"),
     ])

@@ -7,6 +7,7 @@ from typing import Any
 import jax.numpy as jnp
 from jax import Array
 
+from .. import scene
 from ..model.contacts import Contacts
 from ..model.system import Problem, System
 from .coefficients import e_N as restitution
@@ -21,7 +22,7 @@ def impact_oscillator(
     """
     params = dict(e_N=e_N, m1=m1, m2=m2, c=c, l=l, gravity=gravity)
     system = System(params, _mass, potential=_potential, contacts=Contacts(_gap, e_N=restitution))
-    return Problem(system, jnp.array([0.11, 0.1]), jnp.zeros(2), t1=0.5, dt=1e-3)
+    return Problem(system, jnp.array([0.11, 0.1]), jnp.zeros(2), t1=0.5, dt=1e-3, draw=_draw)
 
 
 def _mass(t: Array, q: Array, p: Any) -> Array:
@@ -34,3 +35,19 @@ def _potential(t: Array, q: Array, p: Any) -> Array:
 
 def _gap(t: Array, q: Array, p: Any) -> Array:
     return jnp.stack([q[0] - q[1]])
+
+
+def _draw(t: Array, q: Array, p: Any) -> scene.Scene:
+    """The heights are those of the lower side of m1, and of the upper side of the plate m2."""
+    size, zero = 0.25 * p["l"], jnp.zeros_like(q[0])
+    heavy, plate = jnp.stack([zero, q[0] + size]), jnp.stack([zero, q[1] - 0.1 * size])
+    return scene.Scene(
+        [
+            scene.floor(0.0, 100.0 * p["l"]),
+            scene.spring(jnp.zeros(2), plate, 0.8 * size),
+            scene.box(plate, 0.8 * size, 0.1 * size, color="orange"),
+            scene.box(heavy, size, size),
+        ],
+        contact_points=jnp.stack([zero, q[0]])[None],
+        normals=jnp.array([[0.0, 1.0]]),
+    )

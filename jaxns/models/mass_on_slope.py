@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
 
+from .. import scene
 from ..model.contacts import Contacts
 from ..model.system import Problem, System
 from .coefficients import FRICTIONAL
@@ -28,7 +30,7 @@ def mass_on_slope(
     slope = Contacts(_gap, _slip, **FRICTIONAL)
     params = dict(m=m, mu=mu, gravity=gravity, e_N=e_N, e_F=e_F)
     system = System(params, _mass, potential=_potential, contacts=slope)
-    return Problem(system, jnp.array([0.0, height]), u0, t1=3.2768, dt=6.4e-3)
+    return Problem(system, jnp.array([0.0, height]), u0, t1=3.2768, dt=6.4e-3, draw=_draw)
 
 
 def _mass(t: Array, q: Array, p: Any) -> Array:
@@ -54,3 +56,17 @@ def _gap(t: Array, q: Array, p: Any) -> Array:
 def _slip(t: Array, q: Array, u: Array, p: Any) -> Array:
     t_x, t_y = _tangent(q[0])
     return jnp.stack([t_x * u[0] + t_y * u[1]])[:, None]
+
+
+def _draw(t: Array, q: Array, p: Any) -> scene.Scene:
+    """The mass is the point of the drawn ball that is nearest to the slope."""
+    x = np.concatenate([np.linspace(-3.0, 6.0, 200), [10.0, 999.0]])
+    surface = scene.ground(np.stack([x, np.exp(-x)], axis=1), jnp.array([0.0, -99.0]))
+    t_x, t_y = _tangent(q[0])
+    tangent, normal = jnp.stack([t_x, t_y]), jnp.stack([-t_y, t_x])
+    return scene.Scene(
+        [surface, scene.circle(q + 0.06 * normal, 0.06)],
+        contact_points=q[None],
+        normals=normal[None],
+        tangents=tangent[None, None],
+    )

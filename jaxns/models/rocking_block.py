@@ -8,6 +8,7 @@ from typing import Any
 import jax.numpy as jnp
 from jax import Array
 
+from .. import scene
 from ..model.contacts import Contacts
 from ..model.system import Problem, System
 from .coefficients import e_N as _e_N
@@ -32,7 +33,7 @@ def rocking_block(
     x = 0.5 * (L * math.cos(theta) - H * math.sin(theta))
     z = 0.5 * (L * math.sin(theta) + H * math.cos(theta))
     q0, u0 = jnp.array([0.0, z, theta]), jnp.array([-omega * z, omega * x, omega])
-    return Problem(system, q0, u0, t1=0.5 if held else 2.0, dt=1e-2)
+    return Problem(system, q0, u0, t1=0.5 if held else 2.0, dt=1e-2, draw=_draw_held if held else _draw)
 
 
 def _mass(t: Array, q: Array, p: Any) -> Array:
@@ -51,3 +52,19 @@ def _gaps(t: Array, q: Array, p: Any) -> Array:
 
 def _height_of_A(t: Array, q: Array, p: Any) -> Array:
     return _gaps(t, q, p)[:1]
+
+
+def _paths(q: Array, p: Any) -> list[scene.Path]:
+    """Ground and block; the first two points of the block are A and B."""
+    size = jnp.maximum(p["L"], p["H"])
+    return [scene.floor(0.0, 100.0 * size), scene.box(q[:2], 0.5 * p["L"], 0.5 * p["H"], q[2])]
+
+
+def _draw(t: Array, q: Array, p: Any) -> scene.Scene:
+    paths = _paths(q, p)
+    return scene.Scene(paths, contact_points=paths[1].points[:2], normals=jnp.array([[0.0, 1.0], [0.0, 1.0]]))
+
+
+def _draw_held(t: Array, q: Array, p: Any) -> scene.Scene:
+    paths = _paths(q, p)
+    return scene.Scene([*paths, scene.circle(paths[1].points[0], 0.05 * p["H"], color="paper")])

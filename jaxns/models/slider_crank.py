@@ -7,6 +7,7 @@ from typing import Any
 import jax.numpy as jnp
 from jax import Array
 
+from .. import scene
 from ..model.contacts import Contacts
 from ..model.system import Problem, System
 from .coefficients import FRICTIONAL
@@ -43,7 +44,7 @@ def slider_crank(
     speed = 150.0
     fall = -speed * l1 / l2
     u0 = jnp.array([0.0, l1 / 2 * speed, speed, 0.0, l1 * speed + l2 / 2 * fall, fall, 0.0, 0.0, 0.0], float)
-    return Problem(system, q0, u0, t1=0.15, dt=1e-4)
+    return Problem(system, q0, u0, t1=0.15, dt=1e-4, draw=_draw)
 
 
 def _mass(t: Array, q: Array, p: Any) -> Array:
@@ -89,3 +90,42 @@ def corner_slips(phi: Array, u_x: Array, u_phi: Array, p: Any) -> Array:
         u_x + u_phi * (a_sin + b_cos),
         u_x - u_phi * (a_sin - b_cos),
     ])[:, None]
+
+
+def _draw(t: Array, q: Array, p: Any) -> scene.Scene:
+    return draw_with_clearance(_ends(q[:3], p["l1"]), _ends(q[3:6], p["l2"]), q[6:8], q[8], p)
+
+
+def _ends(bar: Array, length: Array) -> tuple[Array, Array]:
+    half = 0.5 * length * jnp.stack([jnp.cos(bar[2]), jnp.sin(bar[2])])
+    return bar[:2] - half, bar[:2] + half
+
+
+def draw_with_clearance(
+    crank: tuple[Array, Array], rod: tuple[Array, Array], slider: Array, phi: Array, p: Any
+) -> scene.Scene:
+    """Crank and rod with the given ends (2,), the slider tilted by φ, and its corners as contacts."""
+    paths = draw_mechanism(crank, rod, slider, phi, {k: p[k] for k in ("l1", "l2", "a", "b", "d")})
+    corners = scene.box(slider, p["a"], p["b"], phi).points[jnp.array([3, 2, 0, 1])]
+    inwards = jnp.array([[0.0, -1.0], [0.0, -1.0], [0.0, 1.0], [0.0, 1.0]])
+    return scene.Scene(paths, corners, inwards, tangents=jnp.broadcast_to(jnp.array([1.0, 0.0]), (4, 1, 2)))
+
+
+def draw_mechanism(
+    crank: tuple[Array, Array], rod: tuple[Array, Array], slider: Array, phi: Array, p: dict[str, Array]
+) -> list[scene.Path]:
+    """Guide, slider, rod and crank."""
+    first, last = p["l2"] - p["l1"] - 1.5 * p["a"], p["l2"] + p["l1"] + 1.5 * p["a"]
+    wall = 0.4 * p["b"]
+    height = 0.5 * p["d"] + 0.5 * wall
+    middles = jnp.stack([jnp.stack([0.5 * (first + last), s * height]) for s in (1.0, -1.0)])
+    thickness = 0.08 * p["l1"]
+    joints = jnp.stack([crank[0], crank[1], rod[1]])
+    return [
+        scene.box(middles, 0.5 * (last - first), 0.5 * wall, color="ground"),
+        scene.support(jnp.zeros(2), 0.25 * p["l1"]),
+        scene.box(slider, p["a"], p["b"], phi, color="orange"),
+        scene.bar(*rod, thickness, color="grey"),
+        scene.bar(*crank, 1.4 * thickness),
+        scene.circle(joints, 0.35 * thickness, color="paper"),
+    ]

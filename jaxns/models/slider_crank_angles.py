@@ -7,10 +7,11 @@ from typing import Any
 import jax.numpy as jnp
 from jax import Array
 
+from .. import scene
 from ..model.contacts import Contacts
 from ..model.system import Problem, System
 from .coefficients import FRICTIONAL
-from .slider_crank import corner_gaps, corner_slips
+from .slider_crank import corner_gaps, corner_slips, draw_mechanism, draw_with_clearance
 
 SPEED = 150.0  # rad/s of the crank at the start, from stretched position
 
@@ -42,7 +43,7 @@ def slider_crank_minimal(
     )
     system = System(params, _mass, potential=_potential, contacts=Contacts(_gap, _slip, **FRICTIONAL))
     u0 = jnp.stack([jnp.asarray(v, float) for v in (SPEED, -SPEED * l1 / l2, 0.0)])
-    return Problem(system, jnp.zeros(3), u0, t1=0.15, dt=1e-5)
+    return Problem(system, jnp.zeros(3), u0, t1=0.15, dt=1e-5, draw=_draw)
 
 
 def slider_crank_bilateral(
@@ -59,7 +60,7 @@ def slider_crank_bilateral(
     params = dict(l1=l1, l2=l2, m1=m1, m2=m2, m3=m3, J1=J1, J2=J2, gravity=gravity)
     system = System(params, _mass_of_two, potential=_potential, constraint=_guide)
     u0 = jnp.stack([jnp.asarray(v, float) for v in (SPEED, -SPEED * l1 / l2)])
-    return Problem(system, jnp.zeros(2), u0, t1=1.0, dt=1e-4)
+    return Problem(system, jnp.zeros(2), u0, t1=1.0, dt=1e-4, draw=_draw_held)
 
 
 def _mass_of_two(t: Array, q: Array, p: Any) -> Array:
@@ -91,3 +92,21 @@ def _gap(t: Array, q: Array, p: Any) -> Array:
 def _slip(t: Array, q: Array, u: Array, p: Any) -> Array:
     u_x = -p["l1"] * jnp.sin(q[0]) * u[0] - p["l2"] * jnp.sin(q[1]) * u[1]
     return corner_slips(q[2], u_x, u[2], p)
+
+
+def _joints(q: Array, p: Any) -> tuple[Array, Array]:
+    """Ends of the crank and of the rod."""
+    crank = p["l1"] * jnp.stack([jnp.cos(q[0]), jnp.sin(q[0])])
+    return crank, crank + p["l2"] * jnp.stack([jnp.cos(q[1]), jnp.sin(q[1])])
+
+
+def _draw(t: Array, q: Array, p: Any) -> scene.Scene:
+    crank, rod = _joints(q, p)
+    return draw_with_clearance((jnp.zeros(2), crank), (crank, rod), rod, q[2], p)
+
+
+def _draw_held(t: Array, q: Array, p: Any) -> scene.Scene:
+    """The slider has no size in this model: it is drawn a sixth as long as the rod."""
+    crank, rod = _joints(q, p)
+    sizes = {"l1": p["l1"], "l2": p["l2"], "a": p["l2"] / 6, "b": p["l2"] / 12, "d": p["l2"] / 6}
+    return scene.Scene(draw_mechanism((jnp.zeros(2), crank), (crank, rod), rod, jnp.zeros(()), sizes))

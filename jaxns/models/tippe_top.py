@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
 
+from .. import scene
 from ..laws.friction import Contensou, FrictionLaw
 from ..model.contacts import Contacts
 from ..model.rotation import quaternion_rate, rotation_matrix
@@ -45,7 +47,7 @@ def tippe_top(
     p = jnp.array([jnp.cos(0.5 * tilt), jnp.sin(0.5 * tilt), 0.0, 0.0])
     height = r1 - c1 * jnp.cos(tilt)  # the main sphere touches the floor
     q0 = jnp.concatenate([jnp.stack([jnp.zeros(()), jnp.zeros(()), height]), p])
-    return Problem(system, q0, jnp.array([0.0, 0.0, 0.0, 0.0, 0.0, spin]), t1=4.0, dt=1e-4)
+    return Problem(system, q0, jnp.array([0.0, 0.0, 0.0, 0.0, 0.0, spin]), t1=4.0, dt=1e-4, draw=_draw)
 
 
 def _mu(p: Any) -> Array:
@@ -91,3 +93,26 @@ def _slip(t: Array, q: Array, u: Array, p: Any) -> Array:
         return jnp.stack([v[0], v[1], omega[2]])
 
     return jnp.stack([one(c, r) for c, r in ((p["c1"], p["r1"]), (p["c2"], p["r2"]))])
+
+
+def _draw(t: Array, q: Array, p: Any) -> scene.Scene:
+    """The main sphere is cut off above the circle that touches the floor just when the handle does."""
+    A, r1, r2 = rotation_matrix(q[3:]), p["r1"], p["r2"]
+    cut = jnp.clip((r1 - r2) / (p["c2"] - p["c1"]), -1.0, 1.0)
+    lid = p["c1"] + cut * r1 - p["c2"]  # its height above the middle of the small sphere
+
+    def arc(c: Array, r: Array, below: Array, above: Array, steps: int) -> Array:
+        polar = below + (above - below) * np.linspace(0.0, 1.0, steps)
+        return jnp.stack([r * jnp.sin(polar), c + r * jnp.cos(polar)], axis=1)
+
+    handle = arc(p["c2"], r2, jnp.arccos(jnp.clip(lid / r2, -1.0, 1.0)), jnp.zeros(()), 7)
+    body = jnp.concatenate([arc(p["c1"], r1, jnp.asarray(jnp.pi), jnp.arccos(cut), 13), handle[:1]])
+    parts = (*scene.revolution(body, q[:3], A), *scene.revolution(handle, q[:3], A, colors=("orange", "orange")))
+    centers = q[:3] + jnp.stack([p["c1"], p["c2"]])[:, None] * A[:, 2]
+    shadows = [scene.shadow(scene.ring(center, r)) for center, r in zip(centers, (r1, r2), strict=True)]
+    return scene.Scene(
+        [scene.grid(10.0 * r1, cells=20), *shadows, *parts],
+        contact_points=centers - jnp.stack([r1, r2])[:, None] * jnp.array([0.0, 0.0, 1.0]),
+        normals=jnp.array([[0.0, 0.0, 1.0]] * 2),
+        tangents=jnp.array([[[1.0, 0.0, 0.0], [0.0, 1.0, 0.0]]] * 2),
+    )

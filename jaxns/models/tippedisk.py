@@ -7,6 +7,7 @@ from typing import Any
 import jax.numpy as jnp
 from jax import Array
 
+from .. import scene
 from ..laws.friction import FrictionLaw
 from ..model.contacts import Contacts
 from ..model.rotation import quaternion_rate, rotation_matrix
@@ -46,7 +47,7 @@ def tippedisk(
     omega = jnp.array([-60.0, 0.0, 1.0])
     r_OS = jnp.array([0.0, 0.0, 1.0]) * height
     v_S = jnp.cross(rotation_matrix(p) @ omega, r_OS)
-    return Problem(system, jnp.concatenate([r_OS, p]), jnp.concatenate([v_S, omega]), t1=2.0, dt=1e-3)
+    return Problem(system, jnp.concatenate([r_OS, p]), jnp.concatenate([v_S, omega]), t1=2.0, dt=1e-3, draw=_draw)
 
 
 def _mass(t: Array, q: Array, p: Any) -> Array:
@@ -90,3 +91,21 @@ def _slip(t: Array, q: Array, u: Array, p: Any) -> Array:
     omega = A @ u[3:]
     v_C = u[:3] + jnp.cross(omega, r_SC)
     return jnp.stack([v_C[0], v_C[1], 3.0 * jnp.pi * p["R"] / 16.0 * omega[2]])[None]
+
+
+def _draw(t: Array, q: Array, p: Any) -> scene.Scene:
+    """A thin disk with its hole, and a mark at the centre of mass."""
+    r_SC, A = _r_SC(q, p)
+    eccentricity = p["b"] * p["a"] ** 2 / (p["r"] ** 2 - p["a"] ** 2)
+    middle = q[:3] - eccentricity * A[:, 0]
+    hole = middle - p["b"] * A[:, 0]
+    turned = A @ jnp.diag(jnp.array([-1.0, -1.0, 1.0]))  # rings start where the rim is nearest to the hole
+    rim, edge = (scene.ring(c, r, turned) for c, r in ((middle, p["r"]), (hole, p["a"])))
+    around = [rim.points, rim.points[:1], edge.points[:1], edge.points[::-1]]
+    face = scene.polygon(jnp.concatenate(around), width=0.0)
+    return scene.Scene(
+        [scene.grid(4.0 * p["r"]), scene.shadow(face), face, rim, edge, scene.ring(q[:3], 0.08 * p["r"], A, width=3.0)],
+        contact_points=(q[:3] + r_SC)[None],
+        normals=jnp.array([[0.0, 0.0, 1.0]]),
+        tangents=jnp.array([[[1.0, 0.0, 0.0], [0.0, 1.0, 0.0]]]),
+    )
