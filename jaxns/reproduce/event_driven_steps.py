@@ -1,0 +1,105 @@
+"""All accepted steps of event-driven runs without contacts, for any tolerance with one program."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array, lax
+
+from ..integrators.acceleration_level import Mode, Motion
+from ..integrators.event_driven import EventDriven
+from ..integrators.event_loop import RowLoop
+from ..integrators.event_state import Theta
+from ..integrators.runge_kutta import HEM5, RKF45, Smooth
+from ..model.system import Problem, System
+from ..solve.status import Status
+
+METHODS: Mapping[str, Smooth] = {
+    "HEM5": HEM5(sharp=False),  # with the paper's estimate (9) of the error
+    "HEM5, sharper": HEM5(),
+    "RKF45": RKF45(project=False),
+}
+MAX_STEPS = 8_000
+
+
+class Control(NamedTuple):
+    """Bounds of the step-size control; with h_min = h_max steps are fixed."""
+
+    tol: Any
+    drift: Any = np.inf
+    h_min: Any = 1e-6
+    h_max: Any = np.inf
+
+
+class Steps(NamedTuple):
+    """The accepted steps of a run."""
+
+    t: np.ndarray  # (n,) their ends
+    h: np.ndarray  # (n,)
+    g: np.ndarray  # (n, n_g)
+    g_dot: np.ndarray  # (n, n_g)
+    q: np.ndarray  # (nq,) at the end
+    work: int  # evaluations of forces and linear systems solved, of rejected steps too
+    finished: bool
+
+    @property
+    def average_h(self) -> float:
+        return float(self.t[-1] / len(self.h))
+
+    @property
+    def drift(self) -> tuple[float, float]:
+        return float(np.abs(self.g).max()), float(np.abs(self.g_dot).max())
+
+
+@dataclass(frozen=True)
+class _Traced(EventDriven):
+    """`EventDriven` whose settings may be traced, so that one program serves all tolerances."""
+
+    def __post_init__(self) -> None:
+        pass
+
+
+def accepted_steps(problem: Problem, smooth: Smooth, control: Control) -> Steps:
+    """The steps of one run, of a problem without contacts."""
+    bounds = Control(*(jnp.asarray(value, float) for value in control))
+    runs = _run(problem.system, smooth, problem.q0, problem.u0, jnp.asarray(problem.t1), bounds)
+    status, evaluations, q, rows = jax.tree.map(np.asarray, runs)
+    moved = rows[1] > 0.0
+    t, h, g, g_dot = (x[moved] for x in rows)
+    return Steps(t, h, g, g_dot, q, 2 * int(evaluations), int(status) == Status.OK)
+
+
+@partial(jax.jit, static_argnums=1)
+def _run(system: System, smooth: Smooth, q0: Array, u0: Array, t1: Array, control: Control) -> Any:
+    """The loop of one row from 0 to t1, and its accepted steps once more to see their drift."""
+    tol, drift, h_min, h_max = control
+    integrator = _Traced(
+        smooth, tol, tol, error_per="second", drift=drift, h_min=h_min, h_max=h_max, max_steps=MAX_STEPS
+    )
+    t, none = jnp.zeros_like(t1), jnp.zeros((0,), bool)
+    memory = integrator.start(system, t, q0, u0, t1)
+    row = RowLoop(integrator, system.rows(t, q0, u0))
+    outcome, schedule = row.run(Theta(system, t, t1, q0, u0, memory, jnp.asarray(1e-10)), record=True)
+    assert schedule is not None
+    motion = Motion(system, Mode(none, none, jnp.zeros((0,))))
+    tolerance, _ = integrator.tolerances(q0.dtype)
+
+    def step(state: Any, h: Array) -> Any:
+        t, q, u = state
+        end = smooth.step(motion, t, q, u, h, tolerance)
+        return t + h, end.q, end.u
+
+    def row_of_step(state: Any, h: Array) -> Any:
+        state = lax.cond(h > 0.0, step, lambda state, h: state, state, h)
+        t, q, u = state
+        return state, (t, h, system.g(t, q), system.g_dot(t, q, u))
+
+    h = jnp.where(schedule.used & ~schedule.still, schedule.h, 0.0)
+    (_, q, _), rows = lax.scan(row_of_step, (t, q0, u0), h)
+    return outcome.status, outcome.effort.evaluations, q, rows
