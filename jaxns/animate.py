@@ -91,7 +91,7 @@ def animate(
     )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Animation:
     """Frames of an animation, from `jaxns.animate`. In a notebook it shows itself; `save` writes it to a file.
 
@@ -99,6 +99,8 @@ class Animation:
     >>> ball = ns.models.bouncing_ball()
     >>> traj = ns.simulate(ball.system, ns.Moreau(), ball.q0, ball.u0, dt=0.01, t1=0.6)
     >>> film = ns.animate(ball, traj, speed=0.1)  # six seconds of playback
+    >>> film
+    Animation(61 frames, t = 0 … 0.6 s)
     >>> film.contact_points.shape, round(film.fps, 6)
     ((61, 1, 2), 10.0)
     >>> film.save("ball.html")  # doctest: +SKIP
@@ -111,6 +113,10 @@ class Animation:
     friction_forces: np.ndarray  # (F, n, d)
     speed: float  # seconds of motion in a second of playback
     title: str = ""
+
+    def __repr__(self) -> str:
+        title = f"{self.title!r}, " if self.title else ""
+        return f"Animation({title}{len(self.t)} frames, t = {self.t[0]:g} … {self.t[-1]:g} s)"
 
     @property
     def fps(self) -> float:

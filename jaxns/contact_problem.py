@@ -17,7 +17,13 @@ from .solve.inclusion import METHODS, Problem, Scaling
 
 
 class ContactSolution(NamedTuple):
-    """Percussions of a contact problem, and how they were found."""
+    """Percussions of a contact problem, and how they were found.
+
+    >>> import jax.numpy as jnp
+    >>> s = solve_contacts(jnp.eye(2), jnp.array([-3.0, 0.1]), mu=0.5)  # pressed, and sticking
+    >>> s.P_N.shape, s.P_F.shape, bool(abs(s.xi).max() < 1e-9)
+    ((1,), (1, 1), True)
+    """
 
     P_N: Array  # (n,)
     P_F: Array  # (n, d)

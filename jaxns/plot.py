@@ -248,8 +248,9 @@ def _instants(traj: Trajectory) -> np.ndarray:
     if traj.events is None:
         return np.zeros(0)
     span = max(float(traj.t[-1] - traj.t[0]), 1e-300)
-    _, first = np.unique(np.round(np.asarray(traj.events.t) / span, 3), return_index=True)
-    return np.asarray(traj.events.t)[first]
+    t = np.asarray(traj.events.trimmed().t)  # a traced run keeps unused entries
+    _, first = np.unique(np.round(t / span, 3), return_index=True)
+    return t[first]
 
 
 def _over_time(panels: Sequence[Panel], traj: Trajectory | None, title: str) -> Figure:

@@ -29,6 +29,15 @@ class SimulationError(RuntimeError):
     """A step failed; the message names step, time, contact and residual.
 
     `trajectory` holds what was computed; it is None where a study of several runs failed.
+
+    >>> import jax.numpy as jnp
+    >>> import jaxns as ns
+    >>> system = ns.System(None, mass=lambda t, q, p: jnp.eye(1), force=lambda t, q, u, p: jnp.sqrt(0.04 - t) * jnp.ones(1))
+    >>> try:
+    ...     ns.simulate(system, ns.Moreau(), jnp.zeros(1), jnp.zeros(1), dt=0.02, t1=0.1)
+    ... except ns.SimulationError as error:
+    ...     print([ns.Status(int(s)).name for s in error.trajectory.status])
+    ['OK', 'OK', 'NONFINITE', 'STOPPED', 'STOPPED']
     """
 
     def __init__(self, message: str, trajectory: Trajectory | None = None):
@@ -44,6 +53,12 @@ class Trajectory:
     Percussions belong to the step that ends at their row (zeros in row 0). The last four fields have one entry for
     each row after the first; with `save_every` > 1 they cover all steps since the row before (worst status, largest
     residual, iterations summed). A failed step keeps the last accepted state.
+
+    >>> import jaxns as ns
+    >>> ball = ns.models.bouncing_ball()
+    >>> traj = ns.simulate(ball.system, ns.Rattle(), ball.q0, ball.u0, dt=0.01, t1=0.1)
+    >>> traj.t.shape, traj.q.shape, traj.P_N.shape, traj.P_F.shape, traj.status.shape
+    ((11,), (11, 3), (11, 1), (11, 1, 1), (10,))
     """
 
     t: Array  # (N+1,)

@@ -34,11 +34,22 @@ _TRACED = (
 
 
 class SweepError(RuntimeError):
-    """A chunk of a sweep could not be computed; the message names it."""
+    """A chunk of a sweep could not be computed; the message names it and the lanes in it.
+
+    >>> issubclass(SweepError, RuntimeError)
+    True
+    """
 
 
 class SweepWarning(UserWarning):
-    """Some lanes of a sweep failed."""
+    """Some lanes of a sweep failed.
+
+    >>> with warnings.catch_warnings(record=True) as caught:
+    ...     warnings.simplefilter("always")
+    ...     result = sweep(jnp.log, jnp.array([1.0, -1.0, 2.0]))
+    >>> print(caught[0].message)
+    sweep: 1 of 3 lanes failed: 1 (not finite); failed_lanes(result) finds them.
+    """
 
 
 def sweep(

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from integrators import ALL, ALPHA, CONSISTENT, EVENT, MOREAU, RATTLE
+from integrators import ALL, ALPHA, CONSISTENT, EVENT, LOBATTO, MOREAU, RATTLE, UNIFIED
 from small_problems import rolling_pendulum
 
 import jaxns as ns
@@ -200,8 +200,8 @@ MECHANISMS = {  # the same, with Rattle alone: they compile slowly
     "crank": (ns.models.slider_crank(), 1e-4, 30, {"mu": (0.0, 0.01, 0.3), "e_N": (0.1, 0.4, 0.5)}),
     "tippedisk": (ns.models.tippedisk(), 1e-3, 20, {"mu": (0.1, 0.2, 0.4), "m": (0.4, 0.435, 0.5)}),
 }
-CHEAPER = (ALPHA, EVENT)  # these compile slowly: the smaller problem
-SELDOM = [(ALPHA, "rolling"), (RATTLE, "tippedisk"), (RATTLE, "crank")]
+CHEAPER = (ALPHA, EVENT, LOBATTO, UNIFIED)  # these compile slowly: the smaller problem
+SELDOM = [*((i, "rolling") for i in (ALPHA, LOBATTO, UNIFIED)), (RATTLE, "tippedisk"), (RATTLE, "crank")]
 NESTED = [
     *((i.values[0], "ball" if i.values[0] in CHEAPER else "rolling") for i in ALL),
     *(pytest.param(i, name, marks=pytest.mark.slow) for i, name in SELDOM),

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from integrators import ALL, ALPHA, DECOUPLED, EVENT, MOREAU, RATTLE, UNIFIED, rests_below_zero
+from integrators import ALL, ALPHA, DECOUPLED, EVENT, LOBATTO, MOREAU, RATTLE, UNIFIED, rests_below_zero
 from small_problems import rolling_pendulum
 
 import jaxns as ns
@@ -57,7 +57,7 @@ def covered(integrator: Any, name: str) -> bool:
     return name == "ball" or (name == "rolling" and integrator != DECOUPLED)
 
 
-SLOW = {(RATTLE, "tippedisk"), (MOREAU, "slider_crank"), (ALPHA, "rolling"), (UNIFIED, "rolling"), (EVENT, "rolling")}
+SLOW = {(RATTLE, "tippedisk"), (MOREAU, "slider_crank")} | {(i, "rolling") for i in (ALPHA, UNIFIED, LOBATTO, EVENT)}
 CASES = [
     pytest.param((i, name), id=f"{p.id}-{name}", marks=pytest.mark.slow if (i, name) in SLOW else ())
     for p in ALL

@@ -1,62 +1,23 @@
-"""What is written holds: the README's commands, all examples, all doctests, and the command line."""
+"""Docstrings and pages: examples in docstrings run, public names have them, and links lead somewhere."""
 
 from __future__ import annotations
 
 import doctest
 import importlib
-import os
+import inspect
 import pkgutil
 import re
-import subprocess
-import sys
 from pathlib import Path
-from subprocess import PIPE
 
 import jax.numpy as jnp
-import numpy as np
 import pytest
-from integrators import ALL
 
 import jaxns
-from jaxns import cli
 
 ROOT = Path(__file__).parents[1]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [ROOT / "README.md", ROOT / "notebooks" / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 MODULES = ["jaxns", *(m.name for m in pkgutil.walk_packages(jaxns.__path__, "jaxns."))]
-
-
-def blocks(page: Path, language: str) -> list[str]:
-    return re.findall(rf"^```{language}\n(.*?)^```$", page.read_text(), flags=re.DOTALL | re.MULTILINE)
-
-
-EXAMPLES = {f"{p.name}-{k}": b for p in PAGES for k, b in enumerate(blocks(p, "python"), start=1)}
-
-
-def test_ci_runs_the_test_command_of_the_readme():
-    commands = [b.strip() for b in blocks(ROOT / "README.md", "sh") if "pytest" in b]
-    assert len(commands) == 1
-    assert commands[0] in (ROOT / ".ci" / "run").read_text()
-
-
-@pytest.fixture(scope="module", autouse=True)
-def examples(tmp_path_factory):
-    """All examples as fresh processes, which run beside the other tests of this file."""
-    processes = {}
-    environment = {**os.environ, "PYTHONPATH": str(Path(jaxns.__file__).parents[1])}
-    for name, code in EXAMPLES.items():
-        folder = tmp_path_factory.mktemp("example")
-        (folder / "example.py").write_text(code)
-        processes[name] = subprocess.Popen(
-            [sys.executable, "example.py"], cwd=folder, env=environment, stdout=PIPE, stderr=PIPE, text=True
-        )
-    yield processes
-    for process in processes.values():
-        process.kill()
-        process.communicate()
-
-
-def test_readme_has_python_examples():
-    assert "README.md-1" in EXAMPLES
+PUBLIC = [name for name in jaxns.__all__ if not inspect.ismodule(getattr(jaxns, name))]
 
 
 @pytest.mark.parametrize("name", MODULES)
@@ -66,101 +27,14 @@ def test_doctests_pass(name):
     assert doctest.testmod(module, extraglobs={"jnp": jnp}, optionflags=flags).failed == 0
 
 
-def test_there_are_doctests():
-    finder = doctest.DocTestFinder(exclude_empty=True)
-    tests = [t for name in MODULES for t in finder.find(importlib.import_module(name)) if t.examples]
-    assert len(tests) >= 10
+@pytest.mark.parametrize("name", PUBLIC)
+def test_public_name_has_a_runnable_example(name):
+    docstring = inspect.getdoc(getattr(jaxns, name)) or ""
+    assert doctest.DocTestParser().get_examples(docstring), docstring
 
 
-# The command line -----------------------------------------------------------------------------------------------------
-
-
-def run(*arguments: str) -> int | str | None:
-    """The exit code of `jaxns ARGUMENTS`."""
-    try:
-        return cli.main(arguments)
-    except SystemExit as stop:  # argparse
-        return stop.code
-
-
-def test_list_names_all_problems_and_integrators(capsys):
-    assert run("list") == 0
-    output = capsys.readouterr().out
-    for name in (*jaxns.models.__all__, *(p.id for p in ALL)):
-        assert f"  {name}: " in output
-
-
-def test_run_writes_figure_and_trajectory(tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
-    assert run("run", "bouncing-ball", "--t1", "0.2", "--plot", "f.png", "--save", "f.npz") == 0
-    assert sorted(f.name for f in tmp_path.iterdir()) == ["f.npz", "f.png"]
-    assert (tmp_path / "f.png").read_bytes().startswith(b"\x89PNG")
-    with np.load(tmp_path / "f.npz") as saved:
-        steps = len(saved["status"])
-        assert np.all(saved["status"] == jaxns.Status.OK)
-        assert saved["t"].shape == (steps + 1,)
-        assert saved["q"].shape == saved["u"].shape == (steps + 1, 3)
-        assert saved["t"][-1] == pytest.approx(0.2)
-    output = capsys.readouterr().out
-    assert f"{steps} of {steps} (100.0%)" in output
-
-
-def test_converge_prints_errors_and_orders(tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
-    steps = ("--t1", "0.4", "--dts", "0.02", "0.01", "--ref", "2e-3")
-    assert run("converge", "mass-on-slope", "--integrator", "rattle:tol=1e-12", *steps, "--save", "c.npz") == 0
-    assert sorted(f.name for f in tmp_path.iterdir()) == ["c.npz", "mass_on_slope_convergence.png"]
-    with np.load(tmp_path / "c.npz") as saved:
-        np.testing.assert_array_equal(saved["dts"], [0.01, 0.02])
-        order = np.log2(saved["error_q_sum"][1] / saved["error_q_sum"][0])
-        assert order == pytest.approx(2.0, abs=0.15)
-    last = capsys.readouterr().out.split("order")[-1].split()
-    assert float(last[0]) == pytest.approx(order, abs=0.01)
-
-
-def test_compiled_programs_are_found_again_in_the_cache(tmp_path):
-    """A second process compiles nothing that the first one has compiled for long."""
-    environment = {**os.environ, "PYTHONPATH": str(Path(jaxns.__file__).parents[1])}
-    command = [sys.executable, "-m", "jaxns.cli", "run", "bouncing-ball", "--t1", "0.1", "--cache", "cache"]
-    programs = []
-    for _ in range(2):
-        subprocess.run(command, cwd=tmp_path, env=environment, check=True, capture_output=True, timeout=300)
-        programs.append({f.name for f in (tmp_path / "cache").glob("*-cache")})
-    assert programs[0]
-    assert programs[1] == programs[0]
-
-
-WRONG = {  # arguments, and what the message must say
-    "problem": (["bouncing-bell"], "'bouncing_ball'"),
-    "integrator": (["bouncing-ball", "--integrator", "ratle"], "'Rattle'"),
-    "option of an integrator": (["bouncing-ball", "--integrator", "lobatto:stage=4"], "'stages'"),
-    "value of an option": (["bouncing-ball", "--integrator", "lobatto:stages=2.5"], "must be a whole number"),
-    "impossible option": (["bouncing-ball", "--integrator", "lobatto:stages=1"], "at least 2"),
-    "truth of an option": (["bouncing-ball", "--integrator", "gglunified:velocity_only=yes"], "true or false"),
-    "parameter": (["bouncing-ball", "--param", "e_n=0.3"], "'e_N'"),
-    "value of a parameter": (["bouncing-ball", "--param", "e_N=much"], "'much' is not a finite number"),
-    "parameter without value": (["bouncing-ball", "--param", "e_N"], "name=value"),
-    "end time": (["bouncing-ball", "--t1", "late"], "'late' is not a finite number"),
-    "negative step size": (["bouncing-ball", "--dt", "-1"], "must be positive"),
-    "infinite step size": (["bouncing-ball", "--dt", "inf"], "'inf' is not a finite number"),
-    "folder": (["bouncing-ball", "--save", "nowhere/f.npz"], "no folder nowhere"),
-}
-
-
-@pytest.mark.parametrize("what", WRONG)
-def test_wrong_usage_exits_with_2_and_says_what_is_meant(what, tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
-    arguments, message = WRONG[what]
-    assert run("run", *arguments) == 2
-    captured = capsys.readouterr()
-    assert message in captured.err
-    assert captured.out == ""
-    assert not list(tmp_path.iterdir())
-
-
-@pytest.mark.parametrize("name", EXAMPLES)
-def test_python_example_runs(examples, name):
-    output, errors = examples[name].communicate(timeout=600)
-    assert examples[name].returncode == 0, errors
-    assert output
-    assert "nan" not in output
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: p.stem)
+def test_links_of_pages_lead_to_files(page):
+    for target in re.findall(r"\]\(([^)#\s]+)[^)]*\)", page.read_text()):
+        if not target.startswith(("http://", "https://")):
+            assert (page.parent / target).exists(), target

@@ -76,13 +76,13 @@ def energies(problem, integrator):
     return np.asarray(E), np.asarray(scale)[:, None]
 
 
-@pytest.mark.parametrize("name", ELASTIC)
+@pytest.mark.parametrize("name", [pytest.param(n, marks=pytest.mark.slow if n == "wheel" else ()) for n in ELASTIC])
 def test_energy_is_constant(name):
     E, scale = energies(*ELASTIC[name])
     assert np.max(np.abs(np.diff(E)) / scale) <= 10 * TOL
 
 
-SLOW = ("tippe top, exact set", "tippe top, one step")
+SLOW = ("tippe top, exact set", "tippe top, one step", "tippe top, two steps")
 
 
 @pytest.mark.parametrize("name", [pytest.param(n, marks=pytest.mark.slow if n in SLOW else ()) for n in DISSIPATIVE])

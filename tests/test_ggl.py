@@ -175,6 +175,7 @@ def rises(E):
     return np.maximum(np.diff(E), 0.0).sum()
 
 
+@pytest.mark.slow  # `jaxns reproduce --only ggl` shows the same curves
 @pytest.mark.parametrize("name", ["Moreau", "unified", "velocity only"])
 def test_energy_falls(energies, name):
     """Never above an earlier value by more than the discretisation error of free motion, 2e-6 of the energy."""
@@ -183,6 +184,7 @@ def test_energy_falls(energies, name):
     assert np.max(E - np.minimum.accumulate(E)) <= 2e-6 * E[0]
 
 
+@pytest.mark.slow
 def test_energy_of_the_decoupled_scheme_oscillates(energies):
     """It rises again and again, ten times as much as with any other scheme."""
     E = energies["decoupled"]

@@ -260,6 +260,7 @@ def disk():
     return p.system, three, np.abs(np.asarray(three.q[::10]) - reference), np.abs(coarse - reference)
 
 
+@pytest.mark.slow
 def test_tippedisk_is_closer_to_a_fine_run_than_rattle_is(disk):
     """The centre of mass to 1 % of its rise of 5 mm, the quaternion to 0.01."""
     _, _, three, rattle = disk
@@ -269,6 +270,7 @@ def test_tippedisk_is_closer_to_a_fine_run_than_rattle_is(disk):
     assert three[:, 3:].max() <= 0.8 * rattle[:, 3:].max()
 
 
+@pytest.mark.slow
 def test_tippedisk_keeps_contact_and_the_length_of_its_quaternion(disk):
     system, traj, _, _ = disk
     assert bool(traj.ok)

@@ -128,7 +128,9 @@ SMOOTH = {  # system, q0, u0, smallest step, percussions with an order
 }
 
 
-@pytest.fixture(scope="module", params=SMOOTH)
+@pytest.fixture(
+    scope="module", params=[pytest.param(n, marks=pytest.mark.slow if n == "heavy top" else ()) for n in SMOOTH]
+)
 def smooth(request):
     """Name, and runs on [0, 1] by (stages, k) with step 2^k times the smallest; each number of stages is compiled once."""
     system, q0, u0, finest, _ = SMOOTH[request.param]

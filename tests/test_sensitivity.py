@@ -49,6 +49,8 @@ def test_sensitivities_of_the_motion_jump_at_the_impact(ball_sensitivity):
 def test_sensitivities_are_drawn(ball_sensitivity):
     figure = plot.sensitivity(ball_sensitivity)
     assert [ax.get_ylabel() for ax in figure.axes] == ["∂q / ∂e_N", "∂q / ∂gravity", "∂q / ∂q0"]
+    grey = [line.get_xdata()[0] for line in figure.axes[0].get_lines() if len(set(line.get_xdata())) == 1]
+    np.testing.assert_allclose(grey, [np.sqrt(2 * 0.5 / GRAVITY)], atol=1e-9)  # the one impact, and nothing else
 
 
 def test_unknown_parameter_of_a_sensitivity_is_named():

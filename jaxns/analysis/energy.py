@@ -12,7 +12,15 @@ from ..simulate import Trajectory
 
 
 class Energy(NamedTuple):
-    """Energies in joules, one entry for each row of the trajectory."""
+    """Energies in joules, one entry for each row of the trajectory.
+
+    >>> import jaxns as ns
+    >>> ball = ns.models.bouncing_ball()
+    >>> traj = ns.simulate(ball.system, ns.Rattle(), ball.q0, ball.u0, dt=0.01, t1=0.1)
+    >>> kinetic, potential, total = ns.energy(ball.system, traj)
+    >>> total.shape, float(kinetic[0])
+    ((11,), 0.0)
+    """
 
     kinetic: Array  # (N+1,)
     potential: Array  # (N+1,)

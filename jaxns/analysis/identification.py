@@ -26,11 +26,25 @@ CHUNK = 5  # iterations between two movements of a progress bar
 
 
 class IdentificationError(RuntimeError):
-    """No start of a fit led anywhere."""
+    """No start of a fit led anywhere.
+
+    >>> try:
+    ...     identify(lambda p: jnp.log(-p), jnp.array(1.0), 2.0, num_iters=1)
+    ... except IdentificationError as error:
+    ...     print(str(error)[:66])
+    identify: the prediction is not finite for any of the 1 starts. Lo
+    """
 
 
 class IdentifiabilityWarning(UserWarning):
-    """The data do not determine some of the parameters."""
+    """The data do not determine some of the parameters.
+
+    >>> with warnings.catch_warnings(record=True) as caught:
+    ...     warnings.simplefilter("always")
+    ...     fit = identify(lambda p: (p["a"] + p["b"]) * jnp.arange(3.0), jnp.arange(3.0), {"a": 1.0, "b": 2.0})
+    >>> caught[0].category.__name__, float(fit.standard_errors["a"])
+    ('IdentifiabilityWarning', inf)
+    """
 
 
 class Starts(NamedTuple):
@@ -49,6 +63,11 @@ class Fit:
 
     `covariance` is that of the parameters in the order of `names`, s² (JᵀJ)⁻¹ from the Jacobian of the residuals at the
     solution and their scatter s. It is infinite for parameters that the data do not determine.
+
+    >>> fit = identify(lambda p: p["a"] * jnp.arange(4.0), jnp.array([0.0, 2.0, 4.1, 6.0]), {"a": 1.0})
+    >>> print(fit)
+    a  2.01429 ± 0.013
+    loss 0.001786, 4 samples, 1 of 1 starts converged
     """
 
     params: Any  # pytree like the guess

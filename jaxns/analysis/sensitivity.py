@@ -24,7 +24,14 @@ STATE = ("q0", "u0")  # names that mean the initial state
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class Sensitivity:
-    """A trajectory and its derivatives: `q["mu"]` is ∂q/∂μ (N+1, nq), with further axes for parameters that are arrays."""
+    """A trajectory and its derivatives: `q["mu"]` is ∂q/∂μ (N+1, nq), with further axes for parameters that are arrays.
+
+    >>> import jaxns as ns
+    >>> slope = ns.models.mass_on_slope()
+    >>> s = ns.sensitivity(slope.system, ns.Rattle(), slope.q0, slope.u0, ["mu"], dt=0.05, num_steps=4)
+    >>> bool(s.u["mu"][-1, 0] < 0.0), s.trajectory.q.shape  # more friction, less speed
+    (True, (5, 2))
+    """
 
     trajectory: Trajectory
     q: dict[str, Array]
@@ -85,6 +92,12 @@ class GradientReport:
     Derivatives have the shape of the parameter. `verdict[name]` is "any": all schemes agree, "event-driven": only the
     event-driven derivative agrees with differences of the motion, or "none": not even that one does, as at a grazing
     contact or beyond an accumulation of impacts.
+
+    >>> two, one = {"mu": np.array(2.0)}, {"mu": np.array(1.0)}
+    >>> print(GradientReport({"event-driven": two, "Rattle": one}, two, {"mu": "event-driven"}, events=3))
+    parameter       event-driven             Rattle        differences   trust
+    mu                         2                  1                  2   event-driven
+    3 events
     """
 
     derivatives: dict[str, dict[str, np.ndarray]]  # scheme -> parameter -> derivative
@@ -130,10 +143,16 @@ def gradient_report(
     - step: relative step of the central differences of the event-driven motion, which judge
     - rtol: relative difference up to which derivatives agree
 
+    >>> import jax.numpy as jnp
     >>> import jaxns as ns
-    >>> ball = ns.models.bouncing_ball(e_N=0.7)
+    >>> ball = ns.System(
+    ...     dict(gravity=9.81),
+    ...     mass=lambda t, q, p: jnp.eye(1),
+    ...     potential=lambda t, q, p: p["gravity"] * q[0],
+    ...     contacts=ns.Contacts(lambda t, q, p: q, e_N=0.7),
+    ... )
     >>> arguments = dict(dt=5e-3, num_steps=100, capturing=[ns.Moreau()])
-    >>> report = gradient_report(ball.system, ball.q0, ball.u0, ["gravity"], **arguments)
+    >>> report = gradient_report(ball, jnp.array([1.0]), jnp.array([0.0]), ["gravity"], **arguments)
     >>> report.verdict
     {'gravity': 'event-driven'}
     """

@@ -132,6 +132,18 @@ class EnergyCoordinateMass(_Consistent):
     G_ij = (∂M_ik/∂q_j − ∂M_jk/∂q_i) u_k (Möller 2011, eq. 5.58). Its accuracy is of first order.
 
     - normals, tol, solver: as in `EnergyConstantMass`
+
+    >>> import jax.numpy as jnp
+    >>> import jaxns as ns
+    >>> bead = ns.System(  # on the parabola y = x²
+    ...     dict(m=1.0),
+    ...     mass=lambda t, q, p: p["m"] * (1.0 + 4.0 * q[:, None] ** 2),
+    ...     potential=lambda t, q, p: 9.81 * p["m"] * q[0] ** 2,
+    ... )
+    >>> traj = ns.simulate(bead, ns.EnergyCoordinateMass(), jnp.array([1.0]), jnp.array([0.0]), dt=0.1, num_steps=20)
+    >>> E = ns.energy(bead, traj).total
+    >>> bool(abs(E - E[0]).max() < 1e-8)
+    True
     """
 
     def _form(self, system: System, t: Array, q: Array, u: Array) -> Form:
@@ -157,6 +169,19 @@ class EnergyDecomposedMass(_Consistent):
 
     - midpoint: Q and H at the midpoint, which is of second order instead of first
     - normals, tol, solver: as in `EnergyConstantMass`
+
+    >>> import jax.numpy as jnp
+    >>> import jaxns as ns
+    >>> bead = ns.System(  # on the parabola y = x², with its speed as u
+    ...     dict(m=1.0),
+    ...     mass=lambda t, q, p: p["m"] * jnp.eye(1),
+    ...     potential=lambda t, q, p: 9.81 * p["m"] * q[0] ** 2,
+    ...     kinematics=lambda t, q, u, p: u / jnp.sqrt(1.0 + 4.0 * q**2),
+    ... )
+    >>> traj = ns.simulate(bead, ns.EnergyDecomposedMass(), jnp.array([1.0]), jnp.array([0.0]), dt=0.1, num_steps=20)
+    >>> E = ns.energy(bead, traj).total
+    >>> bool(abs(E - E[0]).max() < 1e-8)
+    True
     """
 
     midpoint: bool = True
@@ -239,6 +264,19 @@ class EnergyQuaternion(_Consistent):
     exactly. The energy never rises if all restitution coefficients are equal.
 
     - normals, tol, solver: as in `EnergyConstantMass`
+
+    >>> import jax.numpy as jnp
+    >>> import jaxns as ns
+    >>> pendulum = ns.System(  # q = (cos φ, sin φ), u = φ̇
+    ...     dict(m=1.0),
+    ...     mass=lambda t, q, p: p["m"] * jnp.eye(1),
+    ...     potential=lambda t, q, p: 9.81 * p["m"] * q[1],
+    ...     kinematics=lambda t, q, u, p: jnp.stack([-q[1], q[0]]) * u,
+    ... )
+    >>> traj = ns.simulate(pendulum, ns.EnergyQuaternion(), jnp.array([1.0, 0.0]), jnp.array([0.0]), dt=0.1, num_steps=20)
+    >>> E = ns.energy(pendulum, traj).total
+    >>> bool(abs(E - E[0]).max() < 1e-8), bool(abs(jnp.sum(traj.q**2, axis=1) - 1.0).max() < 1e-9)
+    (True, True)
     """
 
     def _form(self, system: System, t: Array, q: Array, u: Array) -> Form:
@@ -254,6 +292,21 @@ class EnergyQuaternionTwoStep(_TwoStep):
     (Möller 2011, eqs. 5.157, 5.158): gaps do not drift, for any restitution coefficients.
 
     - normals, tol, solver: as in `EnergyConstantMass`
+
+    >>> import jax.numpy as jnp
+    >>> import jaxns as ns
+    >>> pendulum = ns.System(  # q = (cos φ, sin φ), u = φ̇
+    ...     dict(m=1.0),
+    ...     mass=lambda t, q, p: p["m"] * jnp.eye(1),
+    ...     potential=lambda t, q, p: 9.81 * p["m"] * q[1],
+    ...     kinematics=lambda t, q, u, p: jnp.stack([-q[1], q[0]]) * u,
+    ...     contacts=ns.Contacts(lambda t, q, p: q[1:] + 0.5, e_N=0.5),
+    ... )
+    >>> q0, u0 = jnp.array([1.0, 0.0]), jnp.array([0.0])
+    >>> traj = ns.simulate(pendulum, ns.EnergyQuaternionTwoStep(), q0, u0, dt=0.05, num_steps=20)
+    >>> E = ns.energy(pendulum, traj).total
+    >>> bool((E[1:] - E[:-1]).max() < 1e-8), bool(E[-1] < E[0] - 1.0)  # the stop takes energy away, and none comes back
+    (True, True)
     """
 
     def _form(self, system: System, t: Array, q: Array, u: Array) -> Form:

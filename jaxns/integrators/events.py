@@ -31,7 +31,11 @@ from .runge_kutta import Stages
 
 
 class EventKind(enum.IntEnum):
-    """What happened to a contact."""
+    """What happened to a contact.
+
+    >>> EventKind(1).name
+    'IMPACT'
+    """
 
     NONE = 0  # an unused entry
     IMPACT = 1  # the gap closed; Newton's law gave the velocity after it
@@ -50,6 +54,12 @@ class Events:
 
     `before` and `after` hold the relative velocities of the contact, (ġ_N, γ_F). A call that is not traced returns no
     unused entries.
+
+    >>> import jaxns as ns
+    >>> ball = ns.models.bouncing_ball(e_N=0.5)
+    >>> events = ns.simulate(ball.system, ns.EventDriven(), ball.q0, ball.u0, dt=0.1, t1=1.0).events
+    >>> ns.EventKind(int(events.kind[0])).name, round(float(-events.after[0, 0] / events.before[0, 0]), 6)
+    ('IMPACT', 0.5)
     """
 
     t: Array  # (K,)

@@ -32,6 +32,14 @@ class Moreau:
 
     - tol: tolerance on the rows, relative to their size above 1 m/s; by default from the dtype
     - solver: how inclusions are solved: "newton", or another method of `jaxns.solve_contacts`, to compare
+
+    >>> import jax.numpy as jnp
+    >>> import jaxns as ns
+    >>> ball = ns.models.bouncing_ball(e_N=0.0)
+    >>> q0, u0 = jnp.array([0.0, 0.12, 0.0]), jnp.array([1.0, -0.5, 0.0])
+    >>> traj = ns.simulate(ball.system, ns.Moreau(), q0, u0, dt=0.01, t1=0.1)
+    >>> abs(float(traj.u[-1, 1])) < 1e-9, bool(traj.q[-1, 1] < 0.1)  # it slides, a little below the floor
+    (True, True)
     """
 
     tol: float | None = None

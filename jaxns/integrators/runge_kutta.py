@@ -165,6 +165,11 @@ class RKF45:
 
     - extrapolate: go on with the solution of order 5 instead of that of order 4
     - project: put positions and velocities back onto g = 0 and ġ = 0 after each step
+
+    >>> import jaxns as ns
+    >>> integrator = ns.EventDriven(ns.RKF45(extrapolate=True), rtol=1e-8)
+    >>> integrator.smooth.stages, integrator.smooth.error_order
+    (6, 5)
     """
 
     extrapolate: bool = False

@@ -19,7 +19,18 @@ from . import sets
 @dataclass(frozen=True)
 class FrictionLaw(ABC):
     """A law ξ_F ∈ N_{C_F}(−P_F). A law of one's own defines `project` and, if Newton's method is to start from an unloaded
-    contact, `sliding`."""
+    contact, `sliding`.
+
+    >>> import jax.numpy as jnp
+    >>> import jaxns as ns
+    >>> class Scales(ns.FrictionLaw):  # planar friction against negative slip alone: C_F = [−μ P_N, 0]
+    ...     def project(self, x, mu, reservoir):
+    ...         return jnp.clip(x, -mu * reservoir, 0.0)
+    >>> for slip in (-1.0, 1.0):
+    ...     print(slip, ns.solve_contacts(jnp.eye(2), jnp.array([-1.0, slip]), mu=0.25, law=Scales()).P_F.tolist())
+    -1.0 [[0.25]]
+    1.0 [[0.0]]
+    """
 
     isotropic: ClassVar[bool] = False  # whether all rows of a contact share one μ
     unilateral: ClassVar[bool] = False  # whether C_F is the half-line R−, whatever μ and P_N

@@ -28,7 +28,12 @@ def point_mass(dimension: int = 3) -> Arguments:
 
 
 def planar_body() -> Arguments:
-    """q = (x, y, φ) with mass m and moment of inertia J."""
+    """q = (x, y, φ) with mass m and moment of inertia J.
+
+    >>> M = planar_body()["mass"](0.0, jnp.zeros(3), {"m": jnp.array(2.0), "J": jnp.array(0.5)})
+    >>> jnp.diag(M).tolist()
+    [2.0, 2.0, 0.5]
+    """
     return {"mass": _planar_mass}
 
 
@@ -36,13 +41,23 @@ def quaternion_body() -> Arguments:
     """Newton–Euler equations: q = (r, p) with the unit quaternion p, u = (v, ω) with ω in the body-fixed basis.
 
     The arguments hold the gyroscopic force −ω × Θω.
+
+    >>> body = quaternion_body()
+    >>> q, u = jnp.array([0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0]), jnp.array([1.0, 0.0, 0.0, 0.0, 0.0, 2.0])
+    >>> body["kinematics"](0.0, q, u, None)[4:].tolist()
+    [0.0, 0.0, 1.0]
     """
     return {"mass": _newton_euler_mass, "kinematics": _newton_euler_kinematics, "force": _gyroscopic}
 
 
 def affine_body() -> Arguments:
     """q = (r, d1, d2, d3) ∈ R¹² with the body-fixed basis d_i, u = q̇: a constant mass matrix from m and the Euler tensor
-    E = ½ tr(Θ) I − Θ, and six constraints d_i·d_j = δ_ij."""
+    E = ½ tr(Θ) I − Θ, and six constraints d_i·d_j = δ_ij.
+
+    >>> q = jnp.concatenate([jnp.zeros(3), jnp.eye(3).ravel()])  # at the origin, not turned
+    >>> affine_body()["constraint"](0.0, q, None).tolist()
+    [0.0, 0.0, 0.0, 0.0, 0.0, 0.0]
+    """
     return {"mass": _affine_mass, "constraint": _orthonormal}
 
 
@@ -53,6 +68,9 @@ def scalable_body(rigid: bool = True) -> Arguments:
     `EnergyDecomposedMass`, which finds the gyroscopic forces itself.
 
     - rigid: whether the constraint is there
+
+    >>> sorted(scalable_body()), sorted(scalable_body(rigid=False))
+    (['constraint', 'kinematics', 'mass'], ['kinematics', 'mass'])
     """
     arguments: Arguments = {"mass": _scalable_mass, "kinematics": _scalable_kinematics}
     return arguments | ({"constraint": _unit_length} if rigid else {})

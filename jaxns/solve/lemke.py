@@ -14,7 +14,13 @@ from .status import Status
 
 
 class Complementarity(NamedTuple):
-    """Solution of a linear complementarity problem, and how it was found."""
+    """Solution of a linear complementarity problem, and how it was found.
+
+    >>> import jax.numpy as jnp
+    >>> z, status, iterations, residual = lemke(2.0 * jnp.eye(2), jnp.array([-1.0, 1.0]))
+    >>> z.tolist(), int(status)
+    ([0.5, 0.0], 0)
+    """
 
     z: Array  # (n,); zeros where there is no solution
     status: Array  # () `jaxns.Status`

@@ -6,7 +6,11 @@ import enum
 
 
 class Status(enum.IntEnum):
-    """Outcome of one solve or one time step; `message` says it in words."""
+    """Outcome of one solve or one time step; `message` says it in words.
+
+    >>> Status(1).name, Status(1).message
+    ('NOT_CONVERGED', 'the iteration limit was reached before the tolerance')
+    """
 
     OK = 0
     NOT_CONVERGED = 1
