@@ -7,9 +7,9 @@ import os
 from collections.abc import Iterator
 
 # Most of the time of these tests is compilation. XLA's older emitters take half of the time of its newer ones for programs
-# of many small operations, and no optimization saves a quarter more; JAX makes many long-lived objects, which a
+# of many small operations, and a lower level of optimization saves a sixth more; JAX makes many long-lived objects, which a
 # collection visits again and again.
-QUICK = "--xla_cpu_use_fusion_emitters=false --xla_backend_optimization_level=0"
+QUICK = "--xla_cpu_use_fusion_emitters=false --xla_backend_optimization_level=1"
 os.environ["XLA_FLAGS"] = f"{QUICK} {os.environ.get('XLA_FLAGS', '')}"
 gc.set_threshold(200_000, 50, 50)
 

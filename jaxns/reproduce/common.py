@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -90,6 +91,12 @@ def converged(traj: Trajectory) -> Trajectory:
 @partial(jax.jit, static_argnames=("integrator", "num_steps"))
 def _piece(system: System, integrator: Any, q: Array, u: Array, dt: Any, t0: Any, num_steps: int) -> Trajectory:
     return simulate(system, integrator, q, u, dt=dt, t0=t0, num_steps=num_steps)
+
+
+def side_by_side(*calls: Callable[[], Any]) -> list[Any]:
+    """The results of functions that simulate, two at a time: compilations and runs use one core each."""
+    with ThreadPoolExecutor(max_workers=2) as pool:
+        return [future.result() for future in [pool.submit(call) for call in calls]]
 
 
 def of_case(traj: Trajectory, k: int) -> Trajectory:

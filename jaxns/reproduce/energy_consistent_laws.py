@@ -102,8 +102,8 @@ def _sliding(shape: Shape, ratio: np.ndarray) -> np.ndarray:
 
 
 def _boundary(shape: Shape, angles: np.ndarray) -> np.ndarray:
-    """Points (n, 2) of the boundary, (force, torque), that have their outward normal at the angle from the torque "
-    "axis."""
+    """Points (n, 2) of the boundary, (force, torque), that have their outward normal at the angle from the torque
+    axis."""
     return np.asarray(_at_normals(shape, jnp.sin(angles), jnp.cos(angles)))
 
 
@@ -115,8 +115,8 @@ def _at_normals(shape: Shape, force: Array, torque: Array) -> Array:
 
 @partial(jax.jit, static_argnums=0)
 def _gauge(shape: Shape, angles: np.ndarray) -> Array:
-    """How many times the set must grow to hold the unit vectors at the angles from the torque axis (n,), by "
-    "bisection."""
+    """How many times the set must grow to hold the unit vectors at the angles from the torque axis (n,), by
+    bisection."""
     rays = jnp.stack([jnp.sin(angles), jnp.zeros(len(angles)), jnp.cos(angles)])
     one = jnp.ones(len(angles))
 
@@ -131,8 +131,8 @@ def _gauge(shape: Shape, angles: np.ndarray) -> Array:
 
 
 def _hertz(u: np.ndarray) -> np.ndarray:
-    """Force and torque (n, 2) of distributed Coulomb friction, for R = μ = λ_N = 1, drilling velocity 1 and sliding "
-    "u."""
+    """Force and torque (n, 2) of distributed Coulomb friction, for R = μ = λ_N = 1, drilling velocity 1 and sliding
+    u."""
     nodes, weights = leggauss(200)
     r, phi = 0.5 * (nodes + 1.0), (np.arange(2000) + 0.5) * np.pi / 1000
     weight = (0.5 * weights * r * 1.5 * np.sqrt(1.0 - r**2) / np.pi)[:, None] * np.pi / 1000

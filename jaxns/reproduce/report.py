@@ -76,11 +76,11 @@ class Report:
 
     def markdown(self) -> str:
         """A short page: how many statements of each experiment hold, and those that do not."""
-        lines = ["| experiment | paper | statements that hold | s |", "|---|---|---|---|"]
+        lines = ["| experiment | paper | statements that hold |", "|---|---|---|"]
         for r in self.results:
             e, held = r.experiment, sum(s.holds for s in r.statements)
             count = "broke off" if r.failure else f"{held} of {len(r.statements)}"
-            lines.append(f"| `{e.name}`: {e.title} | {e.paper}, {e.section} | {count} | {r.seconds:.0f} |")
+            lines.append(f"| `{e.name}`: {e.title} | {e.paper}, {e.section} | {count} |")
         lines += ["", "| does not hold: the paper says | jaxns gives | experiment |", "|---|---|---|"]
         for row in self.rows():
             if not row["holds"]:
