@@ -4,7 +4,7 @@ With percussions as the only unknowns Newton's method needs the Delassus matrix 
 others (the wheel that carries the levers) fills completely. With δu kept beside δP̂,
 
     [ M       −W√r   ] [δu ]   [ 0 ]
-    [ ∂F/∂u   ∂F/∂P̂ ] [δP̂] = [−F ],      F = the laws at (√r y(u), P̂),
+    [ ∂F/∂u   ∂F/∂P̂ ] [δP̂] = [−F ],      F = P̂ − p(P̂ − √r y(u)),
 
 each row holds only what one contact or one body has to do with, so that elimination costs in proportion to their number.
 The pattern is read from the trace of the user's functions; nobody declares it. Small systems, and systems without such a
@@ -127,14 +127,17 @@ def newton_form(
     nu = structure.M.shape[0]
     plan = structure.newton[0]
 
-    def entries(P_hat: Array, r: Array, mu: Array, rho: Array, data: Any) -> Array:
+    def entries(P_hat: Array, zeta: Array, r: Array, mu: Array, rho: Array, data: Any) -> Array:
         """Entries of the matrix above, with velocities in units of 1/√M_jj, so that all pivots are of the order of one."""
         d, root_r = directions(data), jnp.sqrt(r)
+        u = velocity(root_r * P_hat, data)
+        y = root_r * rows(u, data)
 
         def F(x: Array) -> Array:
-            return laws.residual(rho * root_r * rows(x[:nu], data), x[nu:], mu, data.scaling.closed)
+            change = (1.0 - rho) * (x[nu:] - P_hat) - (root_r * rows(x[:nu], data) - y)
+            return x[nu:] - laws.percussions(zeta + change, mu, data.scaling.closed)
 
-        _, push = jax.linearize(F, jnp.concatenate([velocity(root_r * P_hat, data), P_hat]))
+        _, push = jax.linearize(F, jnp.concatenate([u, P_hat]))
         values = jnp.concatenate([d.M, -d.W * root_r[structure.W.rows], structure.F.jacobian(push, P_hat.dtype)])
         unit = jnp.concatenate([1.0 / jnp.sqrt(d.M_diagonal), jnp.ones_like(P_hat)])
         return unit[plan.pattern.rows] * values * unit[plan.pattern.columns]

@@ -47,6 +47,16 @@ class FrictionLaw(ABC):
         """P + prox_C(ξ − P): zero exactly where the law holds."""
         return P + self.project(xi - P, mu, reservoir)
 
+    def percussion(self, zeta: Array, mu: Array, reservoir: Array) -> Array:
+        """P of the law whose ζ = P − ξ is given: −prox_C(−ζ), the projection of ζ onto −C_F."""
+        return -self.project(-zeta, mu, reservoir)
+
+    def smoothed(self, zeta: Array, mu: Array, reservoir: Array, tau: Array) -> Array:
+        """`percussion` with the boundary of the set rounded by τ ≥ 0, which the solver's path follows to τ = 0.
+
+        A law that does not define it is followed with its edges."""
+        return self.percussion(zeta, mu, reservoir)
+
     def weights(self, mu: Array) -> Array:
         """Relative step sizes r_k of the rows for which `residual` is well scaled."""
         return jnp.ones_like(mu)
@@ -74,6 +84,9 @@ class Coulomb(FrictionLaw):
 
     def project(self, x: Array, mu: Array, reservoir: Array) -> Array:
         return sets.project_ball(x, mu[0] * reservoir)
+
+    def smoothed(self, zeta: Array, mu: Array, reservoir: Array, tau: Array) -> Array:
+        return sets.smoothed_ball(zeta, mu[0] * reservoir, tau)
 
     def gauge(self, P: Array, mu: Array) -> Array:
         return sets.ellipsoid_gauge(P, mu)
@@ -113,6 +126,17 @@ class AnisotropicCoulomb(FrictionLaw):
         a = jnp.where(mu > 0.0, mu / jnp.where(largest > 0.0, largest, 1.0), 1.0)
         point = jnp.where(mu > 0.0, a * xi - P / a, 0.0)
         return P + jnp.where(mu > 0.0, a * sets.project_ball(point, largest * reservoir), 0.0)
+
+    def percussion(self, zeta: Array, mu: Array, reservoir: Array) -> Array:
+        if not self.transformed:
+            return super().percussion(zeta, mu, reservoir)
+        # The solver scales rows by `weights`: all μ_k of its variables are equal, or zero.
+        return sets.project_ball(jnp.where(mu > 0.0, zeta, 0.0), jnp.max(mu, axis=0) * reservoir)
+
+    def smoothed(self, zeta: Array, mu: Array, reservoir: Array, tau: Array) -> Array:
+        if not self.transformed:
+            return super().smoothed(zeta, mu, reservoir, tau)
+        return sets.smoothed_ball(jnp.where(mu > 0.0, zeta, 0.0), jnp.max(mu, axis=0) * reservoir, tau)
 
     def weights(self, mu: Array) -> Array:
         if not self.transformed:
@@ -180,6 +204,19 @@ class Contensou(FrictionLaw):
             return self._ellipsoid.residual(xi, P, mu, reservoir)
         return super().residual(xi, P, mu, reservoir)
 
+    def percussion(self, zeta: Array, mu: Array, reservoir: Array) -> Array:
+        if self.shape == "sphere":
+            return self._ellipsoid.percussion(zeta, mu, reservoir)
+        return super().percussion(zeta, mu, reservoir)
+
+    def smoothed(self, zeta: Array, mu: Array, reservoir: Array, tau: Array) -> Array:
+        if self.shape == "sphere":
+            return self._ellipsoid.smoothed(zeta, mu, reservoir, tau)
+        if self.shape == "cylinder":
+            force = sets.smoothed_ball(zeta[:2], mu[0] * reservoir, tau)
+            return jnp.concatenate([force, sets.smoothed_ball(zeta[2:], mu[2] * reservoir, tau)])
+        return super().smoothed(zeta, mu, reservoir, tau)
+
     def weights(self, mu: Array) -> Array:
         return self._ellipsoid.weights(mu)
 
@@ -202,3 +239,6 @@ class SpragClutch(FrictionLaw):
 
     def project(self, x: Array, mu: Array, reservoir: Array) -> Array:
         return sets.project_nonpositive(x)
+
+    def smoothed(self, zeta: Array, mu: Array, reservoir: Array, tau: Array) -> Array:
+        return sets.smoothed_positive(zeta, tau)

@@ -7,8 +7,10 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
 
+from . import sets
 from .table import FrictionLaw, LawTable
 
 
@@ -92,6 +94,49 @@ class LevelTable:
         acceleration = self.table.residual(y_at.acceleration, P_at.acceleration, mu[n_F:], staying)
         sliding = self._sliding(y_at, P_at, mu, staying)
         return self.join(Levels(position, velocity, jnp.where(sliding.here, sliding.residual, acceleration)))
+
+    def percussions(self, zeta: Array, mu: Array, closed: Array, tau: Array | None = None) -> Array:
+        """P as a function of ζ = P − y; with τ its smooth neighbour: a level fades out where the one before it ends."""
+        at = self.split(zeta)
+        n_g, n_F = self.n_g, self.table.n_F
+        b0, N0 = at.position[:n_g], at.position[n_g:]
+        _, N1, _ = self.table.split(at.velocity)
+        touching = closed & (N0 >= 0.0)
+        staying = touching & (N1 >= 0.0)
+        if tau is None:
+            position = jnp.where(touching, N0, 0.0)
+            velocity = self.table.percussions(at.velocity, mu[:n_F], touching)
+            acceleration = self.table.percussions(at.acceleration, mu[n_F:], staying)
+        else:
+            grip = sets.smoothed_step(N0, tau)
+            hold = grip * sets.smoothed_step(N1, tau)
+            position = jnp.where(closed, sets.smoothed_positive(N0, tau), 0.0)
+            velocity = self._faded(self.table.percussions(at.velocity, mu[:n_F], closed, tau), grip)
+            acceleration = self._faded(self.table.percussions(at.acceleration, mu[n_F:], closed, tau), hold)
+        P = Levels(jnp.concatenate([b0, position]), velocity, acceleration)
+        y_velocity = self.table.percussions(at.velocity, mu[:n_F], touching) - at.velocity
+        y = Levels(P.position, y_velocity, P.acceleration)
+        sliding = self._sliding(y, P._replace(velocity=y_velocity + at.velocity), mu, staying)
+        # `residual` is the force less that of sliding.
+        return self.join(
+            P._replace(acceleration=jnp.where(sliding.here, acceleration - sliding.residual, acceleration))
+        )
+
+    def _faded(self, P: Array, factor: Array) -> Array:
+        """Contact rows of one level times a factor for each contact (n_N,)."""
+        b, N, F = self.table.split(P)
+        return jnp.concatenate([b, factor * N, self.table.spread(factor) * F])
+
+    def contact_of_row(self) -> np.ndarray:
+        """The contact of each normal and friction row of all levels."""
+        normals, friction = np.split(self.table.contact_of_row(), [self.table.n_N])
+        return np.concatenate([np.tile(normals, 3), np.tile(friction, 2)])
+
+    def row_in_contact(self) -> np.ndarray:
+        """The place of each of these rows among those of its contact."""
+        _, friction = np.split(self.table.row_in_contact(), [self.table.n_N])
+        width = max(friction, default=0)
+        return np.concatenate([np.repeat(np.arange(3), self.table.n_N), friction + 2, friction + 2 + width])
 
     def _sliding(self, y: Levels, P: Levels, mu: Array, staying: Array) -> _Sliding:
         """Rows of acceleration level that are friction of sliding contacts, and their residual."""

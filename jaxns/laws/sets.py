@@ -49,7 +49,86 @@ def _root(square: Array) -> Array:
     Not `where(square > 0, sqrt(where(square > 0, square, 1)), 0)`: XLA may compute the square once for each condition, with
     two roundings, and decide differently.
     """
-    return jnp.sqrt(jnp.maximum(square, float(jnp.finfo(square.dtype).tiny) ** 0.6))
+    return jnp.sqrt(jnp.maximum(square, _tiny(square)))
+
+
+@jax.custom_jvp
+def smoothed_positive(x: Array, tau: Array) -> Array:
+    """max(x, 0) with its corner rounded: the positive root p of p (p − x) = τ²; exact for τ = 0.
+
+    >>> smoothed_positive(jnp.array([-1.0, 0.0, 2.0]), 0.0).tolist(), float(smoothed_positive(jnp.array(0.0), 0.5))
+    ([0.0, 0.0, 2.0], 0.5)
+    """
+    return _smoothed_positive(x, tau)[0]
+
+
+def _smoothed_positive(x: Array, tau: Array) -> tuple[Array, Array]:
+    """The function, and 1/√(x² + 4τ²). Few roots and divisions: each becomes a kernel of its own, with its derivative."""
+    square = x * x + 4.0 * tau * tau
+    inverse = _inverse_root(square)
+    larger = 0.5 * (jnp.abs(x) + square * inverse)
+    smaller = tau * tau / jnp.maximum(larger, _tiny(larger))
+    return jnp.where(x > 0.0, larger, smaller), inverse
+
+
+@smoothed_positive.defjvp
+def _smoothed_positive_jvp(primals: tuple[Array, Array], tangents: tuple[Array, Array]) -> tuple[Array, Array]:
+    (x, tau), (dx, dtau) = primals, tangents
+    p, inverse = _smoothed_positive(x, tau)
+    return p, inverse * (p * dx + 2.0 * tau * dtau)
+
+
+def smoothed_step(x: Array, tau: Array) -> Array:
+    """∂/∂x of `smoothed_positive`: 0 for x < 0 and 1 for x > 0, rounded.
+
+    >>> smoothed_step(jnp.array([-1.0, 0.0, 1.0]), 0.0).tolist()
+    [0.0, 0.5, 1.0]
+    """
+    return 0.5 * (1.0 + x * _inverse_root(x * x + 4.0 * tau * tau))
+
+
+@jax.custom_jvp
+def smoothed_ball(x: Array, radius: Array, tau: Array) -> Array:
+    """`project_ball` with its edge rounded: a smooth function of x and radius ≥ 0 for τ > 0, interior to the ball.
+
+    With S(v) = √(v² + 4τ²), a point at the distance l moves to ½ (S(l + radius) − S(l − radius)).
+
+    >>> [round(float(v), 12) for v in smoothed_ball(jnp.array([3.0, 4.0]), jnp.array(1.0), 0.0)]
+    [0.6, 0.8]
+    """
+    return x * _smoothed_ball(x, radius, tau)[0]
+
+
+def _smoothed_ball(x: Array, radius: Array, tau: Array) -> tuple[Array, ...]:
+    """The factor that x shrinks by, 1/l, (l + radius)/S, (l − radius)/S, and the inverses of both S."""
+    square = jnp.maximum(jnp.sum(x * x, axis=0), _tiny(x))
+    inverse = lax.rsqrt(square)
+    length = square * inverse
+    far, near = length + radius, length - radius
+    far_square, near_square = far * far + 4.0 * tau * tau, near * near + 4.0 * tau * tau
+    far_inverse, near_inverse = _inverse_root(far_square), _inverse_root(near_square)
+    shrink = 2.0 * radius / (far_square * far_inverse + near_square * near_inverse)
+    return shrink, inverse, far * far_inverse, near * near_inverse, far_inverse, near_inverse
+
+
+@smoothed_ball.defjvp
+def _smoothed_ball_jvp(primals: tuple[Array, ...], tangents: tuple[Array, ...]) -> tuple[Array, Array]:
+    (x, radius, tau), (dx, dradius, dtau) = primals, tangents
+    shrink, inverse, far, near, far_inverse, near_inverse = _smoothed_ball(x, radius, tau)
+    direction = x * inverse
+    dlength = jnp.sum(direction * dx, axis=0)
+    along = 0.5 * ((far - near) * dlength + (far + near) * dradius) + 2.0 * tau * (far_inverse - near_inverse) * dtau
+    return x * shrink, shrink * dx + direction * (along - shrink * dlength)
+
+
+def _tiny(x: Array) -> float:
+    """The square of a length that counts as zero."""
+    return float(jnp.finfo(x.dtype).tiny) ** 0.6
+
+
+def _inverse_root(square: Array) -> Array:
+    """1/√ of a sum of squares, which may be zero."""
+    return lax.rsqrt(jnp.maximum(square, _tiny(square)))
 
 
 def project_cylinder(x: Array, radius: Array, half_height: Array) -> Array:

@@ -7,8 +7,10 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
 
+from . import sets
 from .friction import FrictionLaw
 
 
@@ -89,6 +91,27 @@ class LawTable:
             parts.append(jax.vmap(law.residual)(y_k, P_k, mu_k, supply[contacts]).reshape(P_F[rows].shape))
         return jnp.concatenate(parts)
 
+    def percussions(self, zeta: Array, mu: Array, closed: Array, tau: Array | None = None) -> Array:
+        """P as a function of ζ = P − y, row by row −prox_C(−ζ); with τ its smooth neighbour.
+
+        Zero exactly the percussions of contacts that are not `closed`; bilateral rows have P = ζ. The laws hold where
+        y(P(ζ)) = P(ζ) − ζ.
+        """
+        zeta_b, zeta_N, zeta_F = self.split(zeta)
+        supply = jnp.maximum(zeta_N, 0.0) if tau is None else sets.smoothed_positive(zeta_N, tau)
+        supply = jnp.where(closed, supply, 0.0)
+        parts = [zeta_b, supply]
+        for contacts, rows, d, law in self.blocks():
+            if d == 0:
+                continue
+            zeta_k, mu_k = (x[rows].reshape(-1, d, *x.shape[1:]) for x in (zeta_F, mu))
+            if tau is None:
+                P = jax.vmap(law.percussion)(zeta_k, mu_k, supply[contacts])
+            else:
+                P = jax.vmap(law.smoothed, in_axes=(0, 0, 0, None))(zeta_k, mu_k, supply[contacts], tau)
+            parts.append(P.reshape(zeta_F[rows].shape))
+        return jnp.concatenate(parts)
+
     def prox_parameters(self, G_diagonal: Array, mu: Array) -> Array:
         """r_k = 1/G_kk; the friction rows of one contact share one value, up to the weights w_k of its law,
         r_k = w_k / max_j(w_j G_jj), so that its set keeps the shape that the law projects onto."""
@@ -146,6 +169,16 @@ class LawTable:
             for contacts, rows, d, _ in self.blocks()
         ]
         return jnp.concatenate(parts) if parts else jnp.zeros((0, width), P_F.dtype)
+
+    def contact_of_row(self) -> np.ndarray:
+        """The contact of each normal and friction row (n_N + n_F,)."""
+        owners = [np.repeat(np.arange(contacts.start, contacts.stop), d) for contacts, _, d, _ in self.blocks()]
+        return np.concatenate([np.arange(self.n_N), *owners])
+
+    def row_in_contact(self) -> np.ndarray:
+        """0 for a normal row, 1, 2, … for the friction rows of a contact (n_N + n_F,)."""
+        places = [np.tile(np.arange(1, d + 1), contacts.stop - contacts.start) for contacts, _, d, _ in self.blocks()]
+        return np.concatenate([np.zeros(self.n_N, int), *places])
 
     def name(self, row: int, n_g: int) -> str:
         """What a row is, in the user's words."""

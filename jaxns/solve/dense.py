@@ -50,23 +50,11 @@ def eliminate(A: Array, b: Array) -> Array:
     """
     floor = pivot_threshold(A.dtype) * _diagonal_size(A)
     block = max(BLOCK, A.shape[0] // 8)  # few blocks also for large matrices, for the sake of compilation
-
-    def column(k: Array, Ab: Array) -> Array:
-        row_index = lax.broadcasted_iota(jnp.int32, (Ab.shape[0], *Ab.shape[2:]), 0)
-        row = Ab[k]
-        pivot = row[k]
-        regular = ~(jnp.abs(pivot) <= floor)  # NaN is not "small": it must show in the result
-        inverse = jnp.where(regular, 1.0 / jnp.where(regular, pivot, 1.0), 0.0)
-        # Row k itself becomes row k / pivot, i.e. loses (1 − 1/pivot) of itself; a dependent row becomes zero.
-        own = jnp.where(regular, 1.0 - inverse, 1.0)
-        factor = jnp.where(row_index == k, own, Ab[:, k] * inverse)
-        return Ab - factor[:, None] * row[None]
-
     left = jnp.concatenate([A, b], axis=1)
     finished = []  # for each block of rows the columns to the right of it
     while left.shape[0]:
         size = min(block, left.shape[0])
-        left = lax.fori_loop(0, size, column, left)
+        left = lax.fori_loop(0, size, lambda k, Ab: _gauss_jordan(k, Ab, floor)[0], left)
         finished.append(left[:size, size:])
         left = left[size:, size:]
     x = finished[-1]
@@ -74,6 +62,32 @@ def eliminate(A: Array, b: Array) -> Array:
         known = x.shape[0]
         x = jnp.concatenate([rows[:, known:] - matmul_lanes(rows[:, :known], x), x])
     return x
+
+
+def eliminate_with_sign(A: Array, b: Array) -> tuple[Array, Array]:
+    """The same for one system, with the sign of det A: one loop over the whole matrix, which compiles faster."""
+    floor = pivot_threshold(A.dtype) * _diagonal_size(A)
+
+    def column(k: Array, carry: tuple[Array, Array]) -> tuple[Array, Array]:
+        Ab, pivot = _gauss_jordan(k, carry[0], floor)
+        return Ab, jnp.where(pivot < 0.0, -carry[1], carry[1])
+
+    start = jnp.concatenate([A, b], axis=1), jnp.ones_like(A[0, 0])
+    Ab, sign = lax.fori_loop(0, A.shape[0], column, start)
+    return Ab[:, A.shape[0] :], sign
+
+
+def _gauss_jordan(k: Array, Ab: Array, floor: Array) -> tuple[Array, Array]:
+    """Column k of Gauss-Jordan elimination with its diagonal pivot, and the pivot."""
+    row_index = lax.broadcasted_iota(jnp.int32, (Ab.shape[0], *Ab.shape[2:]), 0)
+    row = Ab[k]
+    pivot = row[k]
+    regular = ~(jnp.abs(pivot) <= floor)  # NaN is not "small": it must show in the result
+    inverse = jnp.where(regular, 1.0 / jnp.where(regular, pivot, 1.0), 0.0)
+    # Row k itself becomes row k / pivot, i.e. loses (1 − 1/pivot) of itself; a dependent row becomes zero.
+    own = jnp.where(regular, 1.0 - inverse, 1.0)
+    factor = jnp.where(row_index == k, own, Ab[:, k] * inverse)
+    return Ab - factor[:, None] * row[None], pivot
 
 
 def eliminate_pivoted(A: Array, b: Array) -> Array:

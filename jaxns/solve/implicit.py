@@ -86,8 +86,7 @@ def _jacobian_jvp(
     def jacobian(x: Array, theta: Any) -> Array:
         if problem.sparse is not None:
             data = problem.prepare(theta)
-            mu = problem.laws.scale_mu(data.scaling.mu, root.r)
-            return problem.sparse.entries(x, root.r, mu, jnp.ones((), x.dtype), data)
+            return problem.sparse_jacobian(x, data._replace(scaling=data.scaling._replace(r=root.r)))
         return jax.jacfwd(problem.residual)(x, root.r, problem.direct(theta))
 
     _, J_dot = jax.jvp(jacobian, (root.x, theta), (root_dot.x, theta_dot))

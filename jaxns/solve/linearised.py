@@ -1,25 +1,89 @@
-"""The linearised inclusion: one step of Newton's method on the equations, with the contacts solved by sweeps or pivots."""
+"""A problem at a point: its residual, its matrix, and the linear inclusion of the contacts that its linearisation leaves.
+
+The smooth unknowns and the bilateral percussions are eliminated from the linearised problem. What is left is solved by
+projected sweeps (`projected`), pivots (`pivoting`), or along its smoothed path (`path`).
+"""
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import jax.numpy as jnp
 from jax import Array
 
-from . import dense, pivoting, projected
+from . import dense, path, pivoting, projected
+from .lanes import Lift, largest, norm
+
+if TYPE_CHECKING:
+    from .inclusion import Problem
 
 
-class Laws(projected.Laws, Protocol):
+class Laws(projected.Laws, path.Laws, Protocol):
     """Force laws as equations in scaled variables; arrays are (rows, *lanes)."""
 
     def scale_mu(self, mu: Array, r: Array) -> Array: ...
 
 
+class Result(NamedTuple):
+    """Where an iteration ended, in every lane."""
+
+    x: Array  # (m+n, *lanes) z and P̂
+    error: Array  # (*lanes) natural residual over the tolerance
+    iterations: Array  # (*lanes)
+    row: Array  # (*lanes) the row of y with the largest residual, negative for a smooth equation
+    ray: Array  # (*lanes) bool: the linearised problem has no solution, as far as its path can tell
+
+
+class Evaluation(NamedTuple):
+    """The equations at a point."""
+
+    F: Array  # (m+n, *lanes) S and the natural residual of the laws
+    y: Array  # (n, *lanes) scaled
+    error: Array  # (*lanes)
+    row: Array  # (*lanes)
+
+
+def evaluation(problem: Problem, lift: Lift, data: Any) -> Callable[[Array], Evaluation]:
+    """The function that evaluates a problem at x = (z, P̂)."""
+    laws, s = problem.laws, data.scaling
+    root_r = jnp.sqrt(s.r)
+    unit = jnp.concatenate([s.unit_S, s.unit_y / root_r])
+    mu = laws.scale_mu(s.mu, s.r)
+    equations = lift.values(problem.equations, 3)
+    m = s.unit_S.shape[0]
+
+    def evaluate(x: Array) -> Evaluation:
+        S, y = equations(x[:m], root_r * x[m:], data)
+        y = root_r * y
+        F = jnp.concatenate([S, laws.residual(y, x[m:], mu, s.closed)])
+        error = jnp.where(jnp.isfinite(norm(F)), largest(F * unit) / s.tol, jnp.inf)
+        return Evaluation(F, y, error, jnp.argmax(jnp.abs(F) * unit, axis=0) - m)
+
+    return evaluate
+
+
+def matrix(problem: Problem, lift: Lift, data: Any, x: Array) -> Array:
+    """∂(S, ŷ)/∂(z, P̂)."""
+    root_r = jnp.sqrt(data.scaling.r)
+    m = x.shape[0] - root_r.shape[0]
+    K = lift.values(problem.linearisation, 3)(x[:m], root_r * x[m:], data)
+    scale = jnp.concatenate([jnp.ones_like(K[:m, 0]), root_r])
+    return scale[:, None] * K * scale[None]
+
+
+class Step(NamedTuple):
+    """The way to the solution of the linearised problem."""
+
+    dx: Array  # (m+n, *lanes)
+    iterations: Array  # (*lanes)
+    ray: Array  # (*lanes) bool: there is no solution, as far as the path can tell
+
+
 def contact_step(
-    laws: Laws, K: Array, x: Array, F: Array, y: Array, scaling: Any, method: str, max_sweeps: int
-) -> tuple[Array, Array]:
-    """The step to the solution of the linearised inclusion, by sweeps or pivots, and their number.
+    laws: Laws, K: Array, x: Array, F: Array, y: Array, scaling: Any, method: str, max_iterations: int, warm: Array
+) -> Step:
+    """The step to the solution of the linearised inclusion; `path` takes one lane, all others take all.
 
     The smooth unknowns and the bilateral percussions (b) are eliminated, so that only contact rows (c) iterate.
     """
@@ -27,7 +91,8 @@ def contact_step(
     n_b = laws.n_bilateral
     b = x.shape[0] - y.shape[0] + n_b
     head = jnp.concatenate([F[: b - n_b], y[:n_b]])
-    reduced = dense.solve_lanes(K[:b, :b], jnp.concatenate([K[:b, b:], head[:, None]], axis=1))
+    right = jnp.concatenate([K[:b, b:], head[:, None]], axis=1)
+    reduced = dense.eliminate(K[:b, :b], right) if b else right
     condensed = dense.matmul_lanes(K[b:, :b], reduced)
     contacts = projected.Contacts(
         G=K[b:, b:] - condensed[:, :-1],
@@ -38,11 +103,16 @@ def contact_step(
         unit=(s.unit_y / jnp.sqrt(s.r))[n_b:],
         tol=0.5 * s.tol,  # room for what the linearisation leaves
     )
+    ray = jnp.zeros(s.tol.shape, bool)
     if contacts.y.shape[0] == 0:
-        P, sweeps = contacts.P, jnp.ones(s.tol.shape, int)
+        P, iterations = contacts.P, jnp.ones(s.tol.shape, int)
+    elif method == "path":
+        P, iterations, ray = path.solve(laws, contacts, warm, max_iterations)
     elif method == "lemke":
-        P, sweeps = pivoting.solve(laws, contacts)
+        P, iterations = pivoting.solve(laws, contacts)
     else:
-        P, sweeps = projected.solve(laws, contacts, method, max_sweeps)
+        P, iterations = projected.solve(laws, contacts, method, max_iterations)
     dP = P - contacts.P
-    return jnp.concatenate([-reduced[:, -1] - dense.matmul_lanes(reduced[:, :-1], dP[:, None])[:, 0], dP]), sweeps
+    return Step(
+        jnp.concatenate([-reduced[:, -1] - dense.matmul_lanes(reduced[:, :-1], dP[:, None])[:, 0], dP]), iterations, ray
+    )

@@ -18,6 +18,7 @@ class Status(enum.IntEnum):
     STOPPED = 3
     RAY = 4
     TOO_MANY_STEPS = 5
+    INFEASIBLE = 6
 
     @property
     def message(self) -> str:
@@ -30,5 +31,6 @@ _MESSAGES = {
     Status.NONFINITE: "a residual became NaN or infinite",
     Status.STOPPED: "not run, because an earlier step failed",
     Status.TOO_MANY_STEPS: "more steps between two rows than max_steps allows (raise it, or take a smaller dt)",
+    Status.INFEASIBLE: "the contact problem of the step has no solution",
     Status.RAY: "complementary pivoting ended on a ray: no solution was found",
 }
