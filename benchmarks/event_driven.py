@@ -27,7 +27,7 @@ import jaxns as ns
 from jaxns.integrators.acceleration_level import Mode, Motion
 from jaxns.integrators.event_loop import RowLoop
 from jaxns.integrators.event_state import Theta
-from jaxns.simulate import simulate_each_dt
+from jaxns.loop import simulate_each_dt
 
 
 def accepted_steps(problem: ns.Problem, integrator: ns.EventDriven, t1: float) -> dict[str, Any]:

@@ -53,8 +53,7 @@ def animate(
     - speed: seconds of motion in a second of playback; by default such that the whole takes ten seconds
 
     Each frame shows the row nearest to its time. Its forces are means since the frame before: percussions of all rows
-    between are summed and divided by the time, so no impact is missed. (With `save_every` > 1, rows have the percussions of
-    one step only, and forces come out too small.)
+    between are summed and divided by the time, so no impact is missed, whatever `save_every` was.
 
     >>> import jaxns as ns
     >>> ball = ns.models.bouncing_ball()

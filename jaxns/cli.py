@@ -28,8 +28,6 @@ from .cli_choice import Chosen, UsageError, defaults, integrators, positive, pro
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-LONG_RUN = 10_000  # steps from which a progress bar is worth its second compilation
-
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; returns the exit code: 0 for success, 1 for a failed simulation, 2 for wrong usage."""
@@ -257,7 +255,7 @@ def _check_files(options: argparse.Namespace) -> None:
 def _simulate(problem: ns.Problem, integrator: Any, dt: float, t1: float, quiet: bool) -> _Result:
     failure = None
     start = time.perf_counter()
-    progress = not quiet and t1 / dt >= LONG_RUN
+    progress = False if quiet else None  # by itself, in long runs
     with _compile_times() as compilation:
         try:
             traj = ns.simulate(problem.system, integrator, problem.q0, problem.u0, dt=dt, t1=t1, progress=progress)

@@ -58,7 +58,9 @@ def gaps(system: System, traj: Trajectory, *, title: str = "") -> Figure:
 
 
 def percussions(system: System, traj: Trajectory, *, title: str = "") -> Figure:
-    """Percussions of each step over time: P_g and P_γ of constraints, P_N and P_F of contacts.
+    """Percussions of each row over time: P_g and P_γ of constraints, P_N and P_F of contacts.
+
+    They are sums over the steps of a row. Divided by its time, they are mean forces.
 
     >>> import jaxns as ns
     >>> from jaxns import plot

@@ -17,9 +17,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
-from tqdm.auto import tqdm
 
+from .compiler import compiler_options
 from .model.values import is_concrete
+from .progress import tqdm_bar
 from .simulate import Trajectory
 from .solve.status import Status
 from .sweep_store import Store, fingerprint, is_key
@@ -123,7 +124,7 @@ def sweep(
     traced = _program(fn, mesh).trace(chunks.arguments(0))
     if len(traced.jaxpr.in_avals) > len(leaves):  # traced values that fn closes over become further inputs
         raise TypeError(_TRACED)
-    with tqdm(total=lanes, unit="lane", desc="sweep", disable=not progress) as bar:
+    with tqdm_bar(total=lanes, unit="lane", desc="sweep", disable=not progress) as bar:
         result = _run(traced, chunks, workers, store, bar)
     _report(_failures(result), lanes, store)
     return result
@@ -300,9 +301,10 @@ def _program(fn: Callable[[Any], Any], mesh: Mesh | None) -> Any:
 def _remembered_program(fn: Callable[[Any], Any], mesh: Mesh | None) -> Any:
     """On a mesh each device has its own loops and waits for its own lanes only."""
     if mesh is None:
-        return jax.jit(jax.vmap(fn))
+        return jax.jit(jax.vmap(fn), compiler_options=compiler_options())
     split = PartitionSpec(mesh.axis_names)
-    return jax.jit(jax.shard_map(jax.vmap(fn), mesh=mesh, in_specs=split, out_specs=split, check_vma=False))
+    on_mesh = jax.shard_map(jax.vmap(fn), mesh=mesh, in_specs=split, out_specs=split, check_vma=False)
+    return jax.jit(on_mesh, compiler_options=compiler_options())
 
 
 def _in_threads(

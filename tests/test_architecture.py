@@ -19,10 +19,14 @@ ALLOWED = {  # what each layer may import of jaxns
     "laws": {"laws"},
     "solve": {"solve"},
     "integrators": {"model", "laws", "solve", "integrators"},
-    "simulate": {"model", "laws", "solve", "integrators", "simulate"},
+    "progress": set(),
+    "compiler": {"model"},
+    "trajectory": {"solve", "integrators"},
+    "loop": {"model", "solve", "integrators", "trajectory"},
+    "simulate": {"model", "solve", "integrators", "trajectory", "loop", "progress"},
     "models": {"scene", "model", "laws", "models"},
     "sweep_store": set(),
-    "sweep": {"model", "solve", "simulate", "sweep_store"},
+    "sweep": {"model", "solve", "simulate", "sweep_store", "compiler", "progress"},
 }
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -14,10 +14,11 @@ import numpy as np
 from jax import Array, lax
 
 from ..integrators.base import Integrator, tolerance
-from ..model.checks import check_initial_state, check_shapes
+from ..loop import simulate_each_dt
+from ..model.checks import check_initial_values, check_shapes
 from ..model.system import System
-from ..model.values import as_float_leaves, is_concrete
-from ..simulate import SimulationError, Trajectory, simulate, simulate_each_dt
+from ..model.values import as_float_leaves, inside_trace, is_concrete
+from ..simulate import SimulationError, Trajectory, simulate
 
 NORMS = ("sum", "max", "hausdorff")
 QUANTITIES = ("q", "u", "P_g", "P_gamma", "P_N", "P_F")
@@ -119,8 +120,8 @@ def convergence_study(
         "hausdorff":  Hausdorff distance between the graphs (t, x(t)), jumps filled in by straight lines
 
     The Hausdorff distance forgives an impact that comes a little early or late; straight lines between grid points
-    limit its order to two. All runs advance together in one batched loop as long as the longest of them. Works under
-    `jit`, `vmap` and `grad` with respect to the system and the initial state.
+    limit its order to two. Works under `jit`, `vmap` and `grad` with respect to the system and the initial state; there,
+    all runs advance together in one batched loop as long as the longest of them.
 
     >>> import jaxns as ns
     >>> slope = ns.models.mass_on_slope()
@@ -133,16 +134,23 @@ def convergence_study(
     if norm not in NORMS:
         raise ValueError(f"convergence_study: norm must be one of {', '.join(NORMS)}, got {norm!r}.")
     q0, u0 = as_float_leaves((jnp.asarray(q0), jnp.asarray(u0)))
-    check_shapes(system, q0, u0)
+    rows = check_shapes(system, q0, u0)
     grid = _Grid.of(t0, t1, dts, dt_ref)
-    if is_concrete((system, q0, u0)):
-        check_initial_state(system, jnp.asarray(t0, q0.dtype), q0, u0)
+    eager = is_concrete((system, q0, u0)) and not inside_trace()
+    if eager:
+        check_initial_values(system, rows, np.asarray(t0, q0.dtype), q0, u0)
     if isinstance(reference, Trajectory):
         grid.check_reference(reference, q0, u0)
         given, other = reference, integrator
     else:
         given, other = None, reference or integrator
-    study, status = _study(system, integrator, other, grid, norm, q0, u0, given)
+    runs: list[Trajectory] | None = None
+    if eager:  # one program for all runs, and for those of the next study
+        run = partial(simulate, system, q0=q0, u0=u0, t0=t0, throw=False, check=False)
+        given = given or run(other, dt=dt_ref, num_steps=grid.reference_rows * grid.spacing)
+        runs = [run(integrator, dt=dt, num_steps=n) for dt, n in zip(grid.dts, grid.counts, strict=True)]
+        given, *runs = (replace(traj, events=None) for traj in (given, *runs))
+    study, status = _study(system, integrator, other, grid, norm, q0, u0, given, runs)
     if throw and is_concrete(study.ok):
         if not bool(status[-1] == 0):
             raise SimulationError(f"the reference run with dt = {dt_ref:g} failed; try a smaller dt_ref.")
@@ -214,13 +222,15 @@ def _study(
     q0: Array,
     u0: Array,
     given: Trajectory | None,
+    runs: list[Trajectory] | None,
 ) -> tuple[ConvergenceStudy, Array]:
     """The study, and the status of each run with that of the reference as last."""
     steps = grid.reference_rows * grid.spacing
     if given is None:
         given = simulate(system, reference_integrator, q0, u0, dt=grid.dt_ref, num_steps=steps, t0=grid.t0, throw=False)
     dts = jnp.asarray(grid.dts, q0.dtype)
-    runs = simulate_each_dt(system, integrator, q0, u0, dts, grid.counts, grid.t0)
+    if runs is None:
+        runs = simulate_each_dt(system, integrator, q0, u0, dts, grid.counts, grid.t0)
     status = jnp.stack([*(jnp.max(run.status) for run in runs), jnp.max(given.status)])
     ok = (status[:-1] == 0) & (status[-1] == 0)  # without a reference there are no errors
 

@@ -14,9 +14,10 @@ import numpy as np
 import optax
 from jax import Array
 from jax.flatten_util import ravel_pytree
-from tqdm.auto import tqdm
 
+from ..compiler import jit_for_batches
 from ..model.values import as_float_leaves, is_concrete
+from ..progress import tqdm_bar
 from ..solve import dense
 from . import least_squares
 from .least_squares import Box, Descent, Method
@@ -149,7 +150,7 @@ def identify(
         key = jax.random.key(0) if key is None else key
         starts = jnp.concatenate([starts, problem.box.sample(key, num_starts - 1)])
     total = num_iters * len(horizons)
-    with tqdm(total=total, desc="identify", disable=not progress or traced) as bar:
+    with tqdm_bar(total=total, desc="identify", disable=not progress or traced) as bar:
         z, losses = problem.box.outside(starts), []
         for fraction in horizons:
             stage = problem.up_to(fraction)
@@ -288,7 +289,7 @@ class _Problem:
         return jnp.where(lost[:, None] | lost, jnp.inf, covariance)
 
 
-@partial(jax.jit, static_argnums=(0, 1))
+@partial(jit_for_batches, static_argnums=(0, 1))
 def _iterate(
     predict: Any, method: Method, problem: _Problem, descents: Descent, history: Array, begin: Array, end: Array
 ) -> tuple[Descent, Array]:

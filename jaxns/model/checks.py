@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import math
 import warnings
-from typing import Any
+from functools import lru_cache, partial
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from .system import System
+from .system import Rows, System
 from .values import is_concrete
 
 
@@ -43,9 +44,19 @@ def check_arguments(
     return int(num_steps)
 
 
-def check_shapes(system: System, q0: Array, u0: Array) -> None:
-    """Evaluate the shapes of all user functions once, and complain about the first that is wrong."""
-    t, p = jnp.zeros((), q0.dtype), system.params
+def check_shapes(system: System, q0: Array, u0: Array) -> Rows:
+    """Complain about the first user function that returns a wrong shape; returns how many rows the system has.
+
+    Functions are evaluated once for each structure: the same functions with other values cost a look into a table.
+    """
+    leaves, tree = jax.tree.flatten((system, q0, u0))
+    return _rows_of_structure(tree, tuple((jnp.shape(leaf), jnp.result_type(leaf)) for leaf in leaves))
+
+
+@lru_cache(maxsize=64)
+def _rows_of_structure(tree: Any, shapes: tuple[Any, ...]) -> Rows:
+    system, q0, u0 = jax.tree.unflatten(tree, [jax.ShapeDtypeStruct(*s) for s in shapes])
+    t, p = jax.ShapeDtypeStruct((), q0.dtype), system.params
     nq, nu = q0.shape[0], u0.shape[0]
     if system.kinematics is None and nq != nu:
         raise ValueError(f"q0 has {nq} and u0 has {nu} entries; without kinematics (q̇ = u) both must have as many.")
@@ -56,10 +67,13 @@ def check_shapes(system: System, q0: Array, u0: Array) -> None:
         _expect("force (t, q, u, p)", system.force, (t, q0, u0, p), (nu,))
     if system.kinematics is not None:
         _expect("kinematics (t, q, u, p)", system.kinematics, (t, q0, u0, p), (nq,))
+    n_g = n_gamma = 0
     if system.constraint is not None:
-        _expect("constraint (t, q, p)", system.constraint, (t, q0, p), (None,))
+        (n_g,) = _expect("constraint (t, q, p)", system.constraint, (t, q0, p), (None,))
     if system.velocity_constraint is not None:
-        _expect("velocity_constraint (t, q, u, p)", system.velocity_constraint, (t, q0, u0, p), (None,))
+        function = system.velocity_constraint
+        (n_gamma,) = _expect("velocity_constraint (t, q, u, p)", function, (t, q0, u0, p), (None,))
+    groups = []
     for i, group in enumerate(system.contacts):
         n: int | None = None
         d = 0
@@ -69,7 +83,25 @@ def check_shapes(system: System, q0: Array, u0: Array) -> None:
             n, d = _expect(f"slip of contact group {i} (t, q, u, p)", group.slip, (t, q0, u0, p), (n, None))
             if not 1 <= d <= 3:
                 raise ValueError(f"slip of contact group {i} has {d} components per contact; 1, 2 or 3 are possible.")
-        group.check_coefficients(p, n or 0, d)
+        groups.append((n or 0, d, group.law))
+    rows = Rows(n_g, n_gamma, tuple(groups))
+    jax.eval_shape(partial(_coefficients_in_range, rows=rows), system)  # their shapes
+    return rows
+
+
+def check_coefficients(system: System, rows: Rows) -> None:
+    """Complain about restitution and friction coefficients outside of their range; needs concrete values."""
+    if not _coefficients_in_range(system, rows):
+        for group, (n, d, _) in zip(system.contacts, rows.groups, strict=True):
+            group.check_coefficients(system.params, n, d)
+
+
+@partial(jax.jit, static_argnames="rows")
+def _coefficients_in_range(system: System, rows: Rows) -> Array:
+    fine = [
+        c.coefficients_in_range(system.params, n, d) for c, (n, d, _) in zip(system.contacts, rows.groups, strict=True)
+    ]
+    return jnp.all(jnp.asarray(fine, bool))
 
 
 def _expect(name: str, function: Any, arguments: tuple[Any, ...], shape: tuple[int | None, ...]) -> tuple[int, ...]:
@@ -87,16 +119,32 @@ def _expect(name: str, function: Any, arguments: tuple[Any, ...], shape: tuple[i
     return tuple(got)  # type: ignore[arg-type]
 
 
-def check_initial_state(system: System, t: Array, q: Array, u: Array) -> None:
-    """Complain about a singular mass matrix, violated constraints and penetration, with their size."""
-    M, g, g_dot, gamma, g_N = (np.asarray(v) for v in _initial_values(system, t, q, u))
+class InitialValues(NamedTuple):
+    """What the checks of an initial state look at, as numpy arrays."""
+
+    M: np.ndarray
+    g: np.ndarray
+    g_dot: np.ndarray
+    gamma: np.ndarray
+    g_N: np.ndarray
+    e_N: np.ndarray
+    e_F: np.ndarray
+    in_range: np.ndarray  # whether all coefficients are where they may be
+
+
+def check_initial_values(system: System, rows: Rows, t: Any, q: Any, u: Any) -> InitialValues:
+    """Complain about a singular mass matrix, violated constraints, penetration, and coefficients outside of their range."""
+    values = InitialValues(*(np.asarray(v) for v in _initial_values(system, rows, t, q, u)))
+    M, g, g_dot, gamma, g_N = values[:5]
+    if not values.in_range:
+        check_coefficients(system, rows)
     eigenvalues = np.linalg.eigvalsh(0.5 * (M + M.T)) if np.all(np.isfinite(M)) else np.array([np.nan])
     if not eigenvalues[0] > np.finfo(M.dtype).eps * np.max(np.abs(eigenvalues)):
         raise ValueError(
             "the mass matrix at the initial state must be symmetric positive definite; its eigenvalues are "
             f"{np.array2string(eigenvalues, precision=3)}. A zero row or column means a coordinate without inertia."
         )
-    limit = math.sqrt(float(jnp.finfo(q.dtype).eps)) * max(1.0, float(np.max(np.abs(q), initial=0.0)))
+    limit = math.sqrt(float(np.finfo(q.dtype).eps)) * max(1.0, float(np.max(np.abs(q), initial=0.0)))
     speed = max(1.0, float(np.max(np.abs(u), initial=0.0)))
     _expect_zero("constraint g(q0)", g, limit)
     _expect_zero("constraint velocity ġ(q0, u0)", g_dot, limit * speed)
@@ -107,32 +155,33 @@ def check_initial_state(system: System, t: Array, q: Array, u: Array) -> None:
             f"the initial state penetrates: gap {k} is {g_N[k]:.3e} (all gaps: {np.array2string(g_N, precision=3)}). "
             "Move q0 out of the obstacle, or pass check=False to go on from a state with drift."
         )
+    return values
+
+
+@partial(jax.jit, static_argnums=1)
+def _initial_values(system: System, rows: Rows, t: Array, q: Array, u: Array) -> tuple[Array, ...]:
+    """`InitialValues` as one program: operation by operation, the first call would compile dozens of them."""
+    state = system.M(t, q), system.g(t, q), system.g_dot(t, q, u), system.gamma(t, q, u), system.g_N(t, q)
+    return *state, *system.coefficients(rows, q.dtype)[:2], _coefficients_in_range(system, rows)
 
 
 @jax.jit
-def _initial_values(system: System, t: Array, q: Array, u: Array) -> tuple[Array, ...]:
-    """M, g, ġ, γ and g_N, as one program: operation by operation, the first call would compile dozens of them."""
-    return system.M(t, q), system.g(t, q), system.g_dot(t, q, u), system.gamma(t, q, u), system.g_N(t, q)
+def _inertia_and_directions(system: System, t: Array, q: Array, u: Array) -> tuple[Array, Array]:
+    return system.M(t, q), system.W(t, q, u)
 
 
-@jax.jit
-def _restitution(system: System, t: Array, q: Array, u: Array) -> tuple[Array, Array]:
-    return system.coefficients(system.rows(t, q, u), q.dtype)[:2]
-
-
-def check_restitution(system: System, t: Array, q: Array, u: Array) -> None:
+def check_restitution(system: System, rows: Rows, values: InitialValues, t: Any, q: Any, u: Any) -> None:
     """Warn where normal contacts and freewheels that are coupled have different restitution coefficients."""
-    rows = system.rows(t, q, u)
-    e_N, e_F = (np.asarray(c) for c in _restitution(system, t, q, u))
     unilateral = [np.ones(rows.n_N, bool)]
     for n, d, law in rows.groups:
         unilateral.append(np.full(n * d, getattr(law, "unilateral", False)))
     which = np.concatenate(unilateral)
-    e = np.concatenate([e_N, e_F])[which]
+    e = np.concatenate([values.e_N, values.e_F])[which]
     if e.size < 2 or np.ptp(e) == 0.0:
         return
-    W = np.asarray(system.W(t, q, u))[:, rows.n_bilateral :][:, which]
-    G = W.T @ np.linalg.solve(np.asarray(system.M(t, q)), W)
+    M, W = (np.asarray(v) for v in _inertia_and_directions(system, t, q, u))
+    W = W[:, rows.n_bilateral :][:, which]
+    G = W.T @ np.linalg.solve(M, W)
     size = np.sqrt(np.diag(G))
     coupled = np.abs(G) > 1e-10 * size[:, None] * size
     differ = coupled & (e[:, None] != e) & (size[:, None] * size > 0.0)

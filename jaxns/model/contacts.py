@@ -7,9 +7,10 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
 
-from .values import as_float_leaves, is_concrete
+from .values import as_float_leaves
 
 Coefficient = Any  # a number, an array (n,), or a function of the parameters
 
@@ -86,16 +87,20 @@ class Contacts:
         return jnp.asarray(given(params) if callable(given) else given)
 
     def check_coefficients(self, params: Any, n: int, d: int) -> None:
-        """Raise on coefficients outside their range, as far as their values are known."""
-        values = {name: self.coefficient(name, params, n, float) for name in ("e_N", "e_F")}
-        values["mu"] = (
-            self.friction_coefficients(params, n, d, float) if d else self.coefficient("mu", params, n, float)
-        )
-        for name, value in values.items():
-            high = float("inf") if name == "mu" else 1.0
-            if is_concrete(value) and not bool(jnp.all((value >= 0.0) & (value <= high))):
+        """Raise on coefficients outside of their range; needs concrete values."""
+        for name, value in self._coefficients(params, n, d).items():
+            if not np.all(_in_range(name, value)):
                 allowed = "at least 0" if name == "mu" else "in [0, 1]"
                 raise ValueError(f"Contacts `{self.name}`: {name} must be {allowed}, got {value}.")
+
+    def coefficients_in_range(self, params: Any, n: int, d: int) -> Array:
+        """Whether all coefficients are where they may be ()."""
+        return jnp.all(jnp.stack([jnp.all(_in_range(*item)) for item in self._coefficients(params, n, d).items()]))
+
+    def _coefficients(self, params: Any, n: int, d: int) -> dict[str, Array]:
+        """All of them, by name; without friction `mu` has one entry for each contact."""
+        mu = self.friction_coefficients(params, n, d, float) if d else self.coefficient("mu", params, n, float)
+        return {**{name: self.coefficient(name, params, n, float) for name in ("e_N", "e_F")}, "mu": mu}
 
     @property
     def name(self) -> str:
@@ -115,3 +120,7 @@ class Contacts:
         self.gap, self.slip, self.law, functions = static
         self.e_N, self.e_F, self.mu = (leaf if f is None else f for leaf, f in zip(leaves, functions, strict=True))
         return self
+
+
+def _in_range(name: str, value: Array) -> Array:
+    return (value >= 0.0) & (value <= (jnp.inf if name == "mu" else 1.0))

@@ -24,3 +24,12 @@ def as_float_leaves(tree: Any) -> Any:
 def is_concrete(tree: Any) -> bool:
     """Whether all leaves have values, i.e. none is traced by jit, vmap or grad."""
     return not any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(tree))
+
+
+def inside_trace() -> bool:
+    """Whether the caller is being traced by `jit`, `scan` or the like: there, what is computed has no values.
+
+    >>> inside_trace(), jax.eval_shape(lambda: jnp.asarray(inside_trace())).shape
+    (False, ())
+    """
+    return isinstance(jnp.add(0, 0), jax.core.Tracer)

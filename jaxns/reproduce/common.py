@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -16,17 +15,15 @@ from jax import Array
 from ..analysis.convergence import ROUND_OFF, ConvergenceStudy
 from ..analysis.energy import energy
 from ..integrators.base import Integrator
+from ..loop import simulate_each_dt
 from ..model.system import Problem, System
-from ..simulate import SimulationError, Trajectory, simulate, simulate_each_dt
-from ..solve.status import Status
+from ..simulate import Trajectory
 from .experiment import Statement
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-ROWS = ("t", "q", "u", "P_g", "P_gamma", "P_N", "P_F")  # fields of a trajectory with one entry for each row
-STEPS = ("status", "iterations", "residual", "stage_iterations", "worst_row")  # and for each step
 ORDER_BOUND = 0.25  # how far a fitted order may lie from a stated one
 
 
@@ -43,54 +40,6 @@ def runs(
     dts, counts = zip(*steps, strict=True)
     each_dt = partial(simulate_each_dt, dts=jnp.asarray(dts), num_steps=counts)
     return jax.vmap(lambda q, u: each_dt(system, integrator, q, u))(q0, u0)
-
-
-def run_in_pieces(
-    system: System,
-    integrator: Any,
-    q0: Array,
-    u0: Array,
-    *,
-    dt: float,
-    t1: float,
-    piece: int,
-    save_every: int = 1,
-) -> Trajectory:
-    """As `simulate`, in pieces of `piece` steps that all run one compiled program, whatever dt, t1 and save_every are.
-
-    Percussions belong to the last step before their row; `status`, `iterations` and `residual` have one entry for each
-    step. A failure shows in `status`; nothing is raised. `piece` must be a multiple of `save_every`.
-
-    >>> import jaxns as ns
-    >>> ball = ns.models.bouncing_ball()
-    >>> run_in_pieces(ball.system, ns.Moreau(), ball.q0, ball.u0, dt=0.01, t1=0.2, piece=10, save_every=5).t.shape
-    (5,)
-    """
-    parts: list[Trajectory] = []
-    q, u = q0, u0
-    for k in range(round(t1 / (dt * piece))):
-        part = _piece(system, integrator, q, u, dt, k * piece * dt, piece)
-        q, u = part.q[-1], part.u[-1]
-        rows = {name: getattr(part, name)[::save_every] for name in ROWS}
-        parts.append(jax.tree.map(np.asarray, replace(part, **rows)))
-    first, later = parts[0], parts[1:]
-    fields = {name: [getattr(first, name), *(getattr(p, name)[1:] for p in later)] for name in ROWS}
-    fields |= {name: [getattr(p, name) for p in parts] for name in STEPS}
-    joined: dict[str, Any] = {name: jnp.concatenate(values) for name, values in fields.items()}
-    return replace(first, **joined)
-
-
-def converged(traj: Trajectory) -> Trajectory:
-    """The same, or an error where a step failed: from then on the state would stand still."""
-    failed = np.flatnonzero(np.asarray(traj.status) != Status.OK)
-    if len(failed):
-        raise SimulationError(f"step {failed[0]} of {len(traj.status)} failed.", traj)
-    return traj
-
-
-@partial(jax.jit, static_argnames=("integrator", "num_steps"))
-def _piece(system: System, integrator: Any, q: Array, u: Array, dt: Any, t0: Any, num_steps: int) -> Trajectory:
-    return simulate(system, integrator, q, u, dt=dt, t0=t0, num_steps=num_steps)
 
 
 def side_by_side(*calls: Callable[[], Any]) -> list[Any]:

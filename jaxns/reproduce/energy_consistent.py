@@ -17,7 +17,7 @@ from ..integrators.moreau import Moreau
 from ..model.contacts import Contacts
 from ..model.system import Problem, System
 from ..simulate import Trajectory, simulate
-from .common import converged, draw, gaps, largest_rise, panels, run_in_pieces, total_energy
+from .common import draw, gaps, largest_rise, panels, total_energy
 from .energy_consistent_laws import contensou, recovered_iteration, sprag_clutch
 from .energy_consistent_top import scalable_body, tippe_top
 from .energy_consistent_wheel import overbalanced_wheel
@@ -41,14 +41,11 @@ def oscillator() -> Outcome:
     problem = models.impact_oscillator()
     system = problem.system
 
-    def run(integrator: Any, dt: float, num_steps: int = 500, save_every: int = 1) -> Trajectory:
-        t1 = num_steps * dt
-        return run_in_pieces(system, integrator, problem.q0, problem.u0, dt=dt, t1=t1, piece=500, save_every=save_every)
-
-    coarse = [converged(run(EnergyTwoStep(), dt)) for dt in COARSE]
-    limit = [run(Moreau(), dt, num_steps=5000) for dt in LIMIT]
+    run = partial(simulate, system, q0=problem.q0, u0=problem.u0, progress=False)
+    coarse = [run(EnergyTwoStep(), dt=dt, num_steps=500) for dt in COARSE]
+    limit = [run(Moreau(), dt=dt, num_steps=5000, throw=False) for dt in LIMIT]
     fine = {
-        name: converged(run(integrator, 1e-5, num_steps=50_000, save_every=100))
+        name: run(integrator, dt=1e-5, num_steps=50_000, save_every=100)
         for name, integrator in (("consistent two-step", EnergyTwoStep()), ("Moreau", Moreau()))
     }
     first = coarse[0]
@@ -152,8 +149,8 @@ def double_pendulum() -> Outcome:
         ("M", minimal, Moreau()),
     ):
         for dt in DTS[: 2 if name == "one step" else 3]:
-            simulated = partial(run_in_pieces, problem.system, integrator, problem.q0, problem.u0, t1=2.0, piece=200)
-            runs[f"{name} {dt:g}"] = converged(simulated(dt=dt, save_every=round(1e-2 / dt)))
+            run = partial(simulate, problem.system, integrator, problem.q0, problem.u0, t1=2.0, progress=False)
+            runs[f"{name} {dt:g}"] = run(dt=dt, save_every=round(1e-2 / dt))
     alpha = {name: _angles(run) for name, run in runs.items()}
     systems = {name: (minimal if name.startswith("M") else cartesian).system for name in runs}
     E = {name: total_energy(systems[name], run)[0] for name, run in runs.items()}

@@ -17,8 +17,8 @@ from ..laws.friction import Contensou
 from ..model import bodies
 from ..model.contacts import Contacts
 from ..model.system import Problem, System
-from ..simulate import Trajectory
-from .common import apart_in_figure, converged, draw, gaps, largest_rise, panels, run_in_pieces, side_by_side
+from ..simulate import Trajectory, simulate
+from .common import apart_in_figure, draw, gaps, largest_rise, panels, side_by_side
 from .experiment import Outcome, Statement
 
 if TYPE_CHECKING:
@@ -34,8 +34,7 @@ DRIFT = 1e-6  # m
 def run(problem: Problem, integrator: Any, dt: float, t1: float = SPAN) -> Trajectory:
     """Rows every millisecond; one program for all step sizes."""
     every = max(round(1e-3 / dt), 1)
-    traj = run_in_pieces(problem.system, integrator, problem.q0, problem.u0, dt=dt, t1=t1, piece=1600, save_every=every)
-    return converged(traj)
+    return simulate(problem.system, integrator, problem.q0, problem.u0, dt=dt, t1=t1, save_every=every, progress=False)
 
 
 @cache

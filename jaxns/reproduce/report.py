@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import jax
-from tqdm.auto import tqdm
 
+from ..progress import tqdm_bar
 from .experiment import Experiment, Statement
 
 if TYPE_CHECKING:
@@ -135,7 +135,7 @@ def reproduce(experiments: Iterable[Experiment], out: Path, *, progress: bool = 
     out.mkdir(parents=True, exist_ok=True)
     results: list[Result] = []
     chosen = list(experiments)
-    bar = tqdm(chosen, unit="experiment", disable=not progress)
+    bar = tqdm_bar(iterable=chosen, unit="experiment", disable=not progress)
     for experiment in bar:
         bar.set_postfix_str(experiment.name)
         results.append(_run(experiment))
