@@ -332,7 +332,7 @@ def cubic_on_lanes(x, y):
         combine = lift.values(lambda product, first, column: jnp.sin(product) * first + column, 3)
         return combine(product, first, column), total
 
-    return lanes.on_lanes(evaluate, x, y)
+    return lanes.on_lanes(evaluate, x, y, rows=1)
 
 
 @pytest.mark.parametrize(
@@ -359,6 +359,16 @@ def test_nested_vmap_on_lanes(rng, axes):
             for v, axis in ((x, axis_x), (y, axis_y))
         )
     assert_same(jax.jit(laned)(x, y), plain(x, y))
+
+
+@pytest.mark.parametrize("number", [97, 150, 193])
+def test_many_lanes_in_blocks(rng, number):
+    """More lanes than a block holds, in blocks that the number does not fill."""
+    x, y = data(rng, False, False)
+    x = x + rng.normal(size=(number, *x.shape))
+    axes = (0, None)
+    assert "scan" in str(jax.make_jaxpr(jax.vmap(cubic_on_lanes, axes))(x, y))
+    assert_same(jax.jit(jax.vmap(cubic_on_lanes, axes))(x, y), jax.vmap(cubic, axes)(x, y))
 
 
 def test_chains_agree_with_reductions(rng):

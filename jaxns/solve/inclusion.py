@@ -155,7 +155,7 @@ def outputs(problem: Problem, theta: Any) -> tuple[Any, Stats]:
         data, x, stats = _solve(problem, lift, lift.arguments(problem.prepare)(theta))
         return lift.values(problem.solution, 3)(x, data.scaling.r, data), stats
 
-    return on_lanes(solve, theta)
+    return on_lanes(solve, theta, rows=problem.laws.size)
 
 
 def root(problem: Problem, theta: Any) -> tuple[Root, Stats]:
@@ -165,7 +165,7 @@ def root(problem: Problem, theta: Any) -> tuple[Root, Stats]:
         data, x, stats = _solve(problem, lift, lift.arguments(problem.prepare)(theta))
         return Root(x, data.scaling.r), stats
 
-    return on_lanes(solve, theta)
+    return on_lanes(solve, theta, rows=problem.laws.size)
 
 
 def jacobian(problem: Problem, root: Root, theta: Any) -> Array:
@@ -178,7 +178,7 @@ def jacobian(problem: Problem, root: Root, theta: Any) -> Array:
         K = linearised.matrix(problem, lift, data, x)
         return _residual_jacobian(problem.laws, K, x, linearised.evaluation(problem, lift, data)(x).y, data)
 
-    return on_lanes(evaluate, root, theta)
+    return on_lanes(evaluate, root, theta, rows=problem.laws.size)
 
 
 def _residual_jacobian(laws: Laws, K: Array, x: Array, y: Array, data: Any) -> Array:

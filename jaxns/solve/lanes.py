@@ -69,13 +69,40 @@ class Lift(NamedTuple):
         return vectorise(function, (self.size is not None,) * count, self.size)
 
 
-def on_lanes(function: Callable[..., Any], *arguments: Any) -> Any:
+def on_lanes(function: Callable[..., Any], *arguments: Any, rows: int) -> Any:
     """Evaluate `function(lift, *arguments)`, which works on whole lanes; under `jax.vmap` these are its last axis.
+
+    On a CPU many lanes are worked on block by block: a block's matrices, with `rows` rows each, stay in the cache, and
+    its operations are too short for XLA to divide them among threads, which costs more than it saves.
 
     The function sees arguments whose leaves carry a trailing lane axis where `lift.laned` is true, and must return arrays
     that all carry it. It is for code that is not differentiated.
     """
-    return _on_lanes(function, Lift(jax.tree.map(lambda _: False, arguments), None))(*arguments)
+    block = max(FEWEST_LANES, min(MOST_LANES, BLOCK_ENTRIES // (rows + 1) ** 2))
+    in_blocks = partial(_in_blocks, function, block if jax.default_backend() == "cpu" else None)
+    return _on_lanes(in_blocks, Lift(jax.tree.map(lambda _: False, arguments), None))(*arguments)
+
+
+def _in_blocks(function: Callable[..., Any], block: int | None, lift: Lift, *arguments: Any) -> Any:
+    """`function(lift, *arguments)` for at most `block` lanes at once, in blocks of equal size; the last is filled up."""
+    if block is None or lift.size is None or lift.size <= block:
+        return function(lift, *arguments)
+    size, count = lift.size, -(-lift.size // block)
+    block = -(-size // count)
+    leaves, structure = jax.tree.flatten(arguments)
+    laned = jax.tree.leaves(lift.laned)
+
+    def divide(v: Array) -> Array:
+        filled = jnp.pad(v, (*[(0, 0)] * (v.ndim - 1), (0, count * block - size)), mode="edge")
+        return jnp.moveaxis(filled.reshape(*v.shape[:-1], count, block), -2, 0)
+
+    def one_block(some: list[Array]) -> Any:
+        own = iter(some)
+        values = [next(own) if is_laned else v for v, is_laned in zip(leaves, laned, strict=True)]
+        return function(Lift(lift.laned, block), *jax.tree.unflatten(structure, values))
+
+    results = lax.map(one_block, [divide(v) for v, is_laned in zip(leaves, laned, strict=True) if is_laned])
+    return jax.tree.map(lambda v: jnp.moveaxis(v, 0, -2).reshape(*v.shape[1:-1], count * block)[..., :size], results)
 
 
 def _on_lanes(function: Callable[..., Any], lift: Lift) -> Callable[..., Any]:
@@ -171,6 +198,8 @@ def norm(x: Array) -> Array:
 
 _Value = tuple[Any, bool]  # an array, and whether it carries lanes
 _STORED = "jaxns_stored"
+BLOCK_ENTRIES = 2**14  # of one matrix of a block: 128 kB in float64
+FEWEST_LANES, MOST_LANES = 16, 96  # of a block
 _MANY = 64  # rows from which on a chain of operations compiles for too long
 
 

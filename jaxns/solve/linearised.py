@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 class Laws(projected.Laws, path.Laws, Protocol):
     """Force laws as equations in scaled variables; arrays are (rows, *lanes)."""
 
+    @property
+    def size(self) -> int: ...
     def scale_mu(self, mu: Array, r: Array) -> Array: ...
 
 
