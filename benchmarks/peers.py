@@ -19,7 +19,7 @@ Columns, over the whole time span of the problem:
 
 - one: µs per step of one trajectory, best of several runs, without compilation; for EventDriven per output row.
 - batch: µs per trajectory-step, initial states ±10 %. jaxns: 256 lanes over virtual devices, in chunks, as in
-  throughput.py; MuJoCo C: 256 lanes, `mujoco.rollout`, one thread per core; MJX: 64 lanes, vmap, one device, in a process
+  anchor.py; MuJoCo C: 256 lanes, `mujoco.rollout`, one thread per core; MJX: 64 lanes, vmap, one device, in a process
   with a time limit, as batched LAPACK calls can hang for ever on a CPU with few cores.
 - penetration: largest −g_N in m. The clearance of the slider is 1e-3 m, the radius of the ball 0.1 m.
 - drift: largest error in m of the six joint equations, evaluated on the poses.
@@ -46,7 +46,7 @@ from importlib.metadata import distributions
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from throughput import BATCH, CORES, MESH, split_over_cores  # first: it sets up XLA
+from anchor import BATCH, CORES, MESH, split_over_cores  # first: it sets up XLA
 
 import jax
 import jax.numpy as jnp

@@ -8,6 +8,7 @@ from .analysis.records import read_csv
 from .analysis.sensitivity import GradientReport, Sensitivity, gradient_report, sensitivity
 from .analysis.shooting import Shooting
 from .animate import Animation, animate
+from .cache import cache
 from .contact_problem import ContactSolution, solve_contacts
 from .integrators.energy_consistent import (
     EnergyConstantMass,
@@ -80,6 +81,7 @@ __all__ = [
     "Trajectory",
     "animate",
     "bodies",
+    "cache",
     "convergence_study",
     "energy",
     "failed_lanes",

@@ -23,6 +23,7 @@ import jaxns as ns
 from . import cli_identify
 from .analysis.convergence import NORMS, QUANTITIES
 from .animate import check_format
+from .cache import VARIABLE, no_cache
 from .cli_choice import Chosen, UsageError, defaults, integrators, positive, problems, unknown
 
 if TYPE_CHECKING:
@@ -33,8 +34,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; returns the exit code: 0 for success, 1 for a failed simulation, 2 for wrong usage."""
     options = _parser().parse_args(arguments)
     jax.config.update("jax_enable_x64", True)
-    if getattr(options, "cache", None) is not None:
-        jax.config.update("jax_compilation_cache_dir", str(options.cache))
+    if getattr(options, "no_cache", False):
+        no_cache()
+    elif hasattr(options, "cache"):
+        ns.cache(options.cache)
     try:
         options.command(options)
     except ns.SimulationError as error:
@@ -106,8 +109,10 @@ def _common(command: argparse.ArgumentParser, figure: str, saved: str, integrato
 
 
 def _cache(command: argparse.ArgumentParser) -> None:
-    help_cache = "keep compiled programs there, so that the same problem starts at once the next time"
-    command.add_argument("--cache", type=Path, metavar="DIR", help=help_cache)
+    where = command.add_mutually_exclusive_group()
+    help_cache = f"for compiled programs, by default that of {VARIABLE}, or `jaxns` in your cache folder"
+    where.add_argument("--cache", type=Path, metavar="DIR", help=help_cache)
+    where.add_argument("--no-cache", action="store_true", help="keep no compiled programs, and use none")
 
 
 def _list(options: argparse.Namespace) -> None:
@@ -125,7 +130,7 @@ class _Result:
 
     trajectory: ns.Trajectory
     wall: float  # s
-    compilation: float  # s, part of wall
+    compilation: float  # s, part of wall; the rest is the run
     failure: ns.SimulationError | None
 
 
@@ -254,32 +259,43 @@ def _check_files(options: argparse.Namespace) -> None:
 
 def _simulate(problem: ns.Problem, integrator: Any, dt: float, t1: float, quiet: bool) -> _Result:
     failure = None
-    start = time.perf_counter()
     progress = False if quiet else None  # by itself, in long runs
-    with _compile_times() as compilation:
+    with _compiling() as spans:
+        start = time.perf_counter()
         try:
             traj = ns.simulate(problem.system, integrator, problem.q0, problem.u0, dt=dt, t1=t1, progress=progress)
         except ns.SimulationError as error:
             assert error.trajectory is not None  # it is there for a single run
             traj, failure = error.trajectory, error
         jax.block_until_ready(traj)
-    return _Result(traj, time.perf_counter() - start, sum(compilation), failure)
+        end = time.perf_counter()
+    return _Result(traj, end - start, _covered(spans, start, end), failure)
 
 
 @contextmanager
-def _compile_times() -> Iterator[list[float]]:
-    """Collects the seconds that JAX spends on tracing, lowering and compiling."""
-    seconds: list[float] = []
+def _compiling() -> Iterator[list[tuple[float, float]]]:
+    """Collects when JAX traces, lowers and compiles; these spans may lie inside each other."""
+    spans: list[tuple[float, float]] = []
 
     def listen(event: str, duration_secs: float, **kwargs: str | int) -> None:
         if event.startswith("/jax/core/compile/"):
-            seconds.append(duration_secs)
+            now = time.perf_counter()
+            spans.append((now - duration_secs, now))
 
     jax.monitoring.register_event_duration_secs_listener(listen)
     try:
-        yield seconds
+        yield spans
     finally:
         jax.monitoring.unregister_event_duration_listener(listen)
+
+
+def _covered(spans: Sequence[tuple[float, float]], start: float, end: float) -> float:
+    """How much of the time from start to end lies in at least one of the spans."""
+    total, reached = 0.0, start
+    for begin, stop in sorted(spans):
+        total += max(min(stop, end) - max(begin, reached), 0.0)
+        reached = max(reached, stop)
+    return total
 
 
 def _report(system: ns.System, result: _Result) -> list[tuple[str, str]]:
@@ -287,7 +303,7 @@ def _report(system: ns.System, result: _Result) -> list[tuple[str, str]]:
     traj = result.trajectory
     status = np.asarray(traj.status)
     steps, converged = len(status), int(np.sum(status == ns.Status.OK))
-    run = max(result.wall - result.compilation, 0.0)
+    run = result.wall - result.compilation
     lines = [
         ("steps", f"{steps}"),
         ("converged", f"{converged} of {steps} ({converged / steps:.1%})"),

@@ -1,16 +1,30 @@
-"""Settings of all tests: double precision, quick compilation, and one fixed seed."""
+"""Settings of all tests: double precision, quick compilation, programs shared on disk, and one fixed seed."""
 
 from __future__ import annotations
 
 import gc
 import os
+import shutil
+import tempfile
 from collections.abc import Iterator
 
 # Most of the time of these tests is compilation. XLA's older emitters take half of the time of its newer ones for programs
-# of many small operations, and a lower level of optimization saves a sixth more; JAX makes many long-lived objects, which a
-# collection visits again and again.
-QUICK = "--xla_cpu_use_fusion_emitters=false --xla_backend_optimization_level=1"
-os.environ["XLA_FLAGS"] = f"{QUICK} {os.environ.get('XLA_FLAGS', '')}"
+# of many small operations, and no optimization saves a quarter more; JAX makes many long-lived objects, which a
+# collection visits again and again. JAXNS_TEST_XLA has other settings of XLA, or "default": the tests pass with those, too.
+QUICK = "--xla_cpu_use_fusion_emitters=false --xla_backend_optimization_level=0"
+# One folder for compiled programs of this run, which all its processes share, also those that the tests start. Who sets
+# JAX_COMPILATION_CACHE_DIR keeps them from run to run.
+FOLDER = "JAX_COMPILATION_CACHE_DIR"
+CACHE = {"JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0", "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1"}
+own_folder = None
+
+if "PYTEST_XDIST_WORKER" not in os.environ:  # workers inherit what the first process sets here
+    chosen = os.environ.get("JAXNS_TEST_XLA", QUICK)
+    if chosen != "default":
+        os.environ["XLA_FLAGS"] = f"{chosen} {os.environ.get('XLA_FLAGS', '')}"
+    os.environ.update(CACHE)
+    if not os.environ.get(FOLDER):
+        own_folder = os.environ[FOLDER] = tempfile.mkdtemp(prefix="jaxns_tests_")
 gc.set_threshold(200_000, 50, 50)
 
 import jax  # noqa: E402
@@ -18,6 +32,12 @@ import numpy as np  # noqa: E402
 import pytest  # noqa: E402
 
 jax.config.update("jax_enable_x64", True)
+
+
+def pytest_unconfigure() -> None:
+    """The end of the run: workers are done, and nothing is left behind."""
+    if own_folder is not None:
+        shutil.rmtree(own_folder, ignore_errors=True)
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
 
+import jax
 import numpy as np
 import pytest
 from integrators import ALL
@@ -58,16 +60,53 @@ def test_converge_prints_errors_and_orders(tmp_path, monkeypatch, capsys):
     assert float(last[0]) == pytest.approx(order, abs=0.01)
 
 
+COUNTED = """
+import sys
+from collections import Counter
+import jax
+from jaxns import cli
+
+counts = Counter()
+jax.monitoring.register_event_listener(lambda event, **details: counts.update([event.rpartition("/")[2]]))
+assert cli.main(sys.argv[1:]) == 0
+print(*(counts[name] for name in ("compile_requests_use_cache", "cache_hits", "cache_misses")))
+"""
+
+
 def test_compiled_programs_are_found_again_in_the_cache(tmp_path):
-    """A second process compiles nothing that the first one has compiled for long."""
+    """The first process keeps all that it compiles, however quick that was; the second asks for the same programs."""
     environment = {**os.environ, "PYTHONPATH": str(Path(jaxns.__file__).parents[1])}
-    command = [sys.executable, "-m", "jaxns.cli", "run", "bouncing-ball", "--t1", "0.1", "--cache", "cache"]
-    programs = []
+    command = [sys.executable, "-c", COUNTED, "run", "bouncing-ball", "--t1", "0.1", "--cache", "cache"]
+    programs, asked = [], []
     for _ in range(2):
-        subprocess.run(command, cwd=tmp_path, env=environment, check=True, capture_output=True, timeout=300)
+        done = subprocess.run(command, cwd=tmp_path, env=environment, check=True, capture_output=True, text=True)
+        requests, found, kept = map(int, done.stdout.splitlines()[-1].split())
+        assert kept == requests - found
         programs.append({f.name for f in (tmp_path / "cache").glob("*-cache")})
+        asked.append(requests)
     assert programs[0]
     assert programs[1] == programs[0]
+    assert asked[1] == asked[0]
+
+
+def test_times_of_a_run_add_up(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    jax.clear_caches()  # so that there is something to compile
+    assert run("run", "bouncing-ball", "--integrator", "moreau", "--t1", "0.1") == 0
+    line = re.search(r"wall time +([\d.]+) s: compilation ([\d.]+) s, run ([\d.]+) s", capsys.readouterr().out)
+    wall, compilation, rest = map(float, line.groups())
+    assert wall == pytest.approx(compilation + rest, abs=0.02)  # three rounded numbers
+    assert 0.0 < compilation <= wall
+
+
+def test_compilation_is_the_time_in_which_at_least_one_program_is_traced_or_compiled(rng):
+    """Spans of JAX lie inside each other; here each millisecond is asked whether one of them holds it."""
+    begins = rng.integers(-20, 120, 30)
+    spans = [(begin, begin + length) for begin, length in zip(begins, rng.integers(0, 9, 30), strict=True)]
+    held = [any(begin <= t < end for begin, end in spans) for t in range(100)]
+    assert 10 < sum(held) < 90
+    assert cli._covered(spans, 0, 100) == sum(held)
+    assert cli._covered([], 0.0, 1.0) == 0.0
 
 
 WRONG = {  # arguments, and what the message must say

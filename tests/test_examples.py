@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+from processes import HANGING
 
 import jaxns
 
@@ -81,7 +82,7 @@ def test_block_runs(block, folders):
     else:
         command = ["bash", "-euc", INSTALLATION.sub("", block.text)]
     environment = {**os.environ, "PYTHONPATH": str(Path(jaxns.__file__).parents[1])}
-    result = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=600)
+    result = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=HANGING)
     assert result.returncode == 0, result.stderr
     assert result.stdout
     assert "nan" not in result.stdout

@@ -5,6 +5,7 @@ import sys
 
 import jax
 import jax.numpy as jnp
+from processes import HANGING
 
 import jaxns as ns
 
@@ -38,7 +39,7 @@ def test_batch_of_4096_finishes_plain_and_split_over_two_devices() -> None:
     """In a process of its own, so that a hang ends as a failure."""
     environment = {"XLA_FLAGS": "--xla_force_host_platform_device_count=2", "PATH": "/usr/bin:/bin", "HOME": "/"}
     result = subprocess.run(
-        [sys.executable, "-c", SCRIPT], capture_output=True, text=True, timeout=600, env=environment, check=False
+        [sys.executable, "-c", SCRIPT], capture_output=True, text=True, timeout=HANGING, env=environment, check=False
     )
     assert result.returncode == 0, result.stderr
     assert "finished" in result.stdout

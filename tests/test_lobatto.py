@@ -123,7 +123,9 @@ def test_only_what_is_not_explicit_is_unknown(s):
 # Bouncing ball ------------------------------------------------------------------------------------------------------
 
 G, R, DROP, BALL_DT = 9.81, 0.1, 0.9, 1e-2
-BALL_CASES = {1: {"omega": 0.0, "e_N": 0.5}, 2: {"omega": 50.0, "e_N": 0.0}, 3: {"omega": 10.0, "e_N": 0.0}}
+# The papers' e_N = 0.5 makes case 1 a tie: a ball that leaves with half of a whole number of g Δt lands at the very end of
+# a step, and round-off decides whether it touches.
+BALL_CASES = {1: {"omega": 0.0, "e_N": 0.45}, 2: {"omega": 50.0, "e_N": 0.0}, 3: {"omega": 10.0, "e_N": 0.0}}
 IMPACT_TIME = np.sqrt(2.0 * DROP / G)
 IMPACT_SPEED = np.sqrt(2.0 * DROP * G)
 

@@ -27,14 +27,17 @@ SLOPE_DTS = 3.2e-3 * 2.0 ** np.arange(8)  # the paper's list
 
 @pytest.fixture(scope="module")
 def slope():
-    """Studies by (case, stages) on [0, 1.6] as in the paper: case 1 slides, case 4 has an impact."""
+    """Studies by (case, stages) on [0, 1.6] as in the paper: case 1 slides, case 4 has an impact.
+
+    In case 1 four stages reach round-off with 4e-4 as well as with the paper's 1e-4; across an impact they do not.
+    """
     studies = {}
-    for case in (1, 4):
+    for case, dt_ref in ((1, 4e-4), (4, 1e-4)):
         p = ns.models.mass_on_slope(case=case)
-        reference = ns.simulate(p.system, lobatto(4), p.q0, p.u0, dt=1e-4, t1=1.6)
+        reference = ns.simulate(p.system, lobatto(4), p.q0, p.u0, dt=dt_ref, t1=1.6)
         for s in STAGES if case == 1 else (3, 4):
             studies[case, s] = ns.convergence_study(
-                p.system, lobatto(s), p.q0, p.u0, t1=1.6, dts=SLOPE_DTS, dt_ref=1e-4, reference=reference
+                p.system, lobatto(s), p.q0, p.u0, t1=1.6, dts=SLOPE_DTS, dt_ref=dt_ref, reference=reference
             )
     return studies
 

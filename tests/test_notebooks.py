@@ -7,6 +7,7 @@ from pathlib import Path
 import nbclient
 import nbformat
 import pytest
+from processes import HANGING
 
 import jaxns
 
@@ -33,7 +34,7 @@ def test_outputs_are_stripped(notebook):
 
 def test_runs_and_draws(notebook, tmp_path, monkeypatch):
     monkeypatch.setenv("PYTHONPATH", str(Path(jaxns.__file__).parents[1]))
-    client = nbclient.NotebookClient(notebook, timeout=600, resources={"metadata": {"path": tmp_path}})
+    client = nbclient.NotebookClient(notebook, timeout=HANGING, resources={"metadata": {"path": tmp_path}})
     done = client.execute()  # raises CellExecutionError where a cell fails
     outputs = [output for cell in done.cells if cell.cell_type == "code" for output in cell.outputs]
     assert any("image/png" in output.get("data", {}) for output in outputs)

@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from PIL import Image
+from processes import HANGING
 
 import jaxns as ns
 
@@ -120,7 +121,7 @@ def browse(browser: str, page: Path, *options: str) -> str:
     switches = ["--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", f"--user-data-dir={profile}"]
     size = ["--window-size=900,700", "--virtual-time-budget=15000"]
     command = [browser, *switches, *size, *options, page.as_uri()]
-    return subprocess.run(command, check=True, capture_output=True, text=True, timeout=120).stdout
+    return subprocess.run(command, check=True, capture_output=True, text=True, timeout=HANGING).stdout
 
 
 @pytest.mark.parametrize("which", ["ball", "disk"])

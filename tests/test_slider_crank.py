@@ -6,11 +6,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from random_states import largest_tilt, slider_crank_starts
 
 import jaxns as ns
 
 PROBLEM = ns.models.slider_crank()
 P = {k: float(v) for k, v in PROBLEM.system.params.items()}
+TILT = largest_tilt(P)
 NEWTON_TABLE = (2.2290, 1.0081)  # paper 003, Table 1, at tolerance 1e-8
 
 
@@ -20,12 +22,6 @@ def violations(system, traj):
     g_dot = jax.vmap(system.g_dot)(traj.t, traj.q, traj.u)
     g_N = jax.vmap(system.g_N)(traj.t, traj.q)
     return float(jnp.max(jnp.abs(g))), float(jnp.max(jnp.abs(g_dot))), float(jnp.min(g_N))
-
-
-def largest_tilt():
-    """The angle at which opposite corners touch both walls: a sin φ + b cos φ = d/2."""
-    length, lead = np.hypot(P["a"], P["b"]), np.arctan2(P["b"], P["a"])
-    return np.arcsin(0.5 * P["d"] / length) - lead
 
 
 @pytest.fixture(scope="module")
@@ -55,9 +51,9 @@ def test_constraints_hold_on_both_levels_and_nothing_penetrates(rattle, dt):
 def test_tilt_obeys_the_clearance_and_stabilises(rattle):
     """The slider strikes both walls at first; after t ≈ 0.01 it lies along one wall, hardly tilted."""
     t, phi = np.asarray(rattle[1e-4].t), np.abs(np.asarray(rattle[1e-4].q[:, 8]))
-    assert phi.max() <= largest_tilt() + 1e-6
-    assert phi[t < 0.01].max() > 0.5 * largest_tilt()
-    assert phi[t > 0.012].max() < 0.25 * largest_tilt()
+    assert phi.max() <= TILT + 1e-6
+    assert phi[t < 0.01].max() > 0.5 * TILT
+    assert phi[t > 0.012].max() < 0.25 * TILT
     assert np.median(phi[t > 0.012]) < 1e-3
 
 
@@ -81,30 +77,9 @@ def test_newton_iterations_meet_the_papers_table(rattle):
     assert np.all(average <= NEWTON_TABLE), average
 
 
-def random_starts(count, seed):
-    """Consistent states: any crank angle and speed, the slider anywhere in its guide with any tilt that fits."""
-    rng = np.random.default_rng(seed)
-    phi1, speed = rng.uniform(-np.pi, np.pi, count), rng.uniform(-200.0, 200.0, count)
-    phi3 = rng.uniform(-0.9, 0.9, count) * largest_tilt()
-    room = 0.5 * P["d"] - P["a"] * np.abs(np.sin(phi3)) - P["b"] * np.cos(phi3)
-    y3 = rng.uniform(-0.9, 0.9, count) * room
-    phi2 = np.arcsin((y3 - P["l1"] * np.sin(phi1)) / P["l2"])
-    c1, s1, c2, s2 = (f(a) for a in (phi1, phi2) for f in (np.cos, np.sin))
-    l1, l2 = P["l1"], P["l2"]
-    q = np.stack([l1 / 2 * c1, l1 / 2 * s1, phi1, l1 * c1 + l2 / 2 * c2, l1 * s1 + l2 / 2 * s2, phi2,
-                  l1 * c1 + l2 * c2, l1 * s1 + l2 * s2, phi3], axis=1)  # fmt: skip
-    # Velocities: six constraint rows, and the chosen rates of φ_1, y_3 and φ_3.
-    chosen = np.stack([speed, rng.uniform(-0.5, 0.5, count), rng.uniform(-10.0, 10.0, count)], axis=1)
-    g_q = np.asarray(jax.vmap(jax.jacfwd(PROBLEM.system.g, argnums=1), (None, 0))(0.0, q))
-    pick = np.broadcast_to(np.eye(9)[[2, 7, 8]], (count, 3, 9))
-    right = np.concatenate([np.zeros((count, 6)), chosen], axis=1)
-    u = np.linalg.solve(np.concatenate([g_q, pick], axis=1), right[..., None])[..., 0]
-    return jnp.asarray(q), jnp.asarray(u), jnp.asarray(rng.uniform(0.0, 0.5, count))
-
-
 def test_random_starts_converge():
     """200 random states and friction coefficients, 150 steps each, as one batch: 99.99 % of all steps converge."""
-    q0, u0, mu = random_starts(200, seed=7)
+    q0, u0, mu = slider_crank_starts(PROBLEM, 200, seed=7)
 
     @jax.vmap
     def run(q0, u0, mu):

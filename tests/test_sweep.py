@@ -16,6 +16,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from processes import HANGING
 
 import jaxns as ns
 from jaxns.sweep_store import Store
@@ -86,13 +87,17 @@ def test_functions_that_cannot_be_hashed():
 
 
 def test_chunks_run_side_by_side_and_their_order_does_not_matter(tmp_path, monkeypatch):
-    meeting, write, order = threading.Barrier(2, timeout=30), Store.write, []
+    meeting, write, order = threading.Barrier(2, timeout=HANGING), Store.write, []
+    written = threading.Event()
 
     def slow(self, k, leaves):
         meeting.wait()  # breaks unless two threads are here at the same time
-        time.sleep(0.2 * (k == 0))
+        if k == 0:
+            written.wait(HANGING)  # until its neighbour is done
         write(self, k, leaves)
         order.append(k)
+        if k == 1:
+            written.set()
 
     monkeypatch.setattr(Store, "write", slow)
     result = ns.sweep(lambda x: x**2, np.arange(8.0), chunk=2, workers=2, path=tmp_path)
@@ -219,7 +224,7 @@ def test_fingerprint_of_a_simulation_is_the_same_in_all_processes():
     processes = [
         subprocess.Popen(command, env={**ENVIRONMENT, "PYTHONHASHSEED": s}, stdout=PIPE, text=True) for s in seeds
     ]
-    one, other = (p.communicate(timeout=120)[0] for p in processes)
+    one, other = (p.communicate(timeout=HANGING)[0] for p in processes)
     assert "'fn': '" in one
     assert one == other
 
@@ -301,7 +306,7 @@ print("finished")
 def test_mesh_of_eight_devices(tmp_path):
     environment = {**ENVIRONMENT, "XLA_FLAGS": "--xla_force_host_platform_device_count=8"}
     command = [sys.executable, "-c", ON_A_MESH, tmp_path / "sweep"]
-    result = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300, check=False)
+    result = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=HANGING, check=False)
     assert result.returncode == 0, result.stderr
     assert "finished" in result.stdout
 
@@ -314,16 +319,17 @@ import jax, jax.numpy as jnp, numpy as np
 import jaxns as ns
 from jaxns.sweep_store import Store
 
-port, process, folder, pause = sys.argv[1], int(sys.argv[2]), sys.argv[3], float(sys.argv[4])
+port, process, folder, stops_after = sys.argv[1], int(sys.argv[2]), sys.argv[3], int(sys.argv[4])
 jax.config.update("jax_enable_x64", True)
 jax.distributed.initialize(
-    f"127.0.0.1:{port}", 2, process, initialization_timeout=60, heartbeat_timeout_seconds=10, shutdown_timeout_seconds=20
+    f"127.0.0.1:{port}", 2, process, initialization_timeout=3600, heartbeat_timeout_seconds=10, shutdown_timeout_seconds=20
 )
 write = Store.write
 
 def slow(self, k, leaves):
     write(self, k, leaves)
-    time.sleep(pause)
+    if k == stops_after:
+        time.sleep(3600)
 
 Store.write = slow
 x = jnp.linspace(0.0, 1.0, 23)
@@ -346,13 +352,13 @@ print("finished")
 """
 
 
-def start_two(folder: Path, pause: float) -> list[subprocess.Popen[str]]:
+def start_two(folder: Path, stops_after: int) -> list[subprocess.Popen[str]]:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = str(free.getsockname()[1])
     return [
         subprocess.Popen(
-            [sys.executable, "-c", ONE_OF_TWO, port, str(process), folder, str(pause)],
+            [sys.executable, "-c", ONE_OF_TWO, port, str(process), folder, str(stops_after)],
             env=ENVIRONMENT,
             stdout=PIPE,
             stderr=PIPE,
@@ -363,29 +369,29 @@ def start_two(folder: Path, pause: float) -> list[subprocess.Popen[str]]:
 
 
 def test_two_processes_go_on_after_one_was_killed(tmp_path):
+    """Process 1 stops for good after its second chunk; process 0 writes all of its own, and waits for the rest."""
     folder = tmp_path / "sweep"
-    first = start_two(folder, pause=1.0)
+    first = start_two(folder, stops_after=3)
     try:
-        limit = time.monotonic() + 120
-        while not (folder / "chunk_00003.npz").exists():  # the second one of process 1
+        limit = time.monotonic() + HANGING
+        while not all((folder / name).exists() for name in ("chunk_00003.npz", "chunk_00010.npz")):
             assert all(p.poll() is None for p in first), [p.communicate() for p in first]
             assert time.monotonic() < limit
             time.sleep(0.02)
         first[1].kill()
-        first[0].communicate(timeout=60)  # jax.distributed notices the death and ends the other one: no hang
+        first[0].communicate(timeout=HANGING)  # jax.distributed notices the death and ends the other one: no hang
         assert first[0].returncode != 0
     finally:
         for process in first:
             process.kill()
             process.communicate()
     before = {f.name: os.stat(f).st_mtime_ns for f in folder.glob("chunk_*.npz")}
-    assert {"chunk_00000.npz", "chunk_00001.npz", "chunk_00003.npz"} <= set(before)
-    assert len(before) < 12
+    assert set(before) == {f"chunk_{k:05d}.npz" for k in (0, 2, 4, 6, 8, 10, 1, 3)}
 
-    second = start_two(folder, pause=0.0)
+    second = start_two(folder, stops_after=-1)
     try:
         for process in second:
-            output, errors = process.communicate(timeout=120)
+            output, errors = process.communicate(timeout=HANGING)
             assert process.returncode == 0, errors
             assert "finished" in output
     finally:
