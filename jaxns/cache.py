@@ -28,7 +28,7 @@ def cache(path: str | os.PathLike[str] | None = None) -> Path | None:
     >>> import jaxns as ns
     >>> folder = ns.cache()
     """
-    of_jax = jax.config.jax_compilation_cache_dir
+    of_jax: str | None = getattr(jax.config, "jax_compilation_cache_dir", None)
     if path is None and of_jax:
         return Path(of_jax)
     folder = _chosen() if path is None else Path(path).absolute()
