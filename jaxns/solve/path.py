@@ -12,7 +12,7 @@ forward. One elimination serves Newton's correction u and the tangent T; near th
 
     J = (G + ρ − 1) ∂P/∂ζ + 1,      ρ = ε on the path, and a proximal term that vanishes with F at τ = 0,
 
-which keeps J regular where contacts are redundant. Arrays are (rows, *lanes); all lanes go on until the last is done.
+which keeps J regular where contacts are redundant. One problem at a time: arrays are (rows,), without lanes.
 """
 
 from __future__ import annotations
@@ -55,9 +55,9 @@ class Laws(Protocol):
 
 
 class Solution(NamedTuple):
-    P: Array  # (n, *lanes)
-    iterations: Array  # (*lanes) eliminations
-    ray: Array  # (*lanes) bool: the path ran to infinity, along percussions that hold each other in balance
+    P: Array  # (n,)
+    iterations: Array  # () eliminations
+    ray: Array  # () bool: the path ran to infinity, along percussions that hold each other in balance
 
 
 class _Point(NamedTuple):
