@@ -49,7 +49,7 @@ class FrictionLaw(ABC):
 
     def percussion(self, zeta: Array, mu: Array, reservoir: Array) -> Array:
         """P of the law whose ζ = P − ξ is given: −prox_C(−ζ), the projection of ζ onto −C_F."""
-        return -self.project(-zeta, mu, reservoir)
+        return 0.0 - self.project(-zeta, mu, reservoir)  # never −0
 
     def smoothed(self, zeta: Array, mu: Array, reservoir: Array, tau: Array) -> Array:
         """`percussion` with the boundary of the set rounded by τ ≥ 0, which the solver's path follows to τ = 0.

@@ -140,37 +140,6 @@ def materialise(x: Array) -> Array:
     return checkpoint_name(x, _STORED)
 
 
-def packed_while(proceed: Callable[[Any], Array], body: Callable[[Any], Any], start: Any) -> Any:
-    """`lax.while_loop` with all scalars of its state in one vector: many small decisions then compile to one kernel."""
-    leaves, structure = jax.tree.flatten(start)
-    scalar = [jnp.ndim(leaf) == 0 for leaf in leaves]
-    dtypes = [leaf.dtype for leaf in leaves]
-    dtype = jnp.result_type(*(leaf for leaf in leaves if jnp.issubdtype(leaf.dtype, jnp.floating)))
-
-    def pack(state: Any) -> tuple[Array, list[Array]]:
-        leaves = jax.tree.leaves(state)
-        scalars = [leaf.astype(dtype) for leaf, is_scalar in zip(leaves, scalar, strict=True) if is_scalar]
-        # Not `stack`, which is not fused. Nothing is larger than infinity: so the compiler cannot lift the places, one
-        # kernel each, out of the loop.
-        place = lax.iota(int, len(scalars)) + (scalars[0] > jnp.inf)
-        packed = jnp.zeros(place.shape, dtype)
-        for k, value in enumerate(scalars):
-            packed = jnp.where(place == k, value, packed)
-        return packed, [leaf for leaf, is_scalar in zip(leaves, scalar, strict=True) if not is_scalar]
-
-    def unpack(packed: tuple[Array, list[Array]]) -> Any:
-        scalars, arrays = iter(packed[0]), iter(packed[1])
-        return jax.tree.unflatten(
-            structure,
-            [
-                (next(scalars) if is_scalar else next(arrays)).astype(dtype)
-                for is_scalar, dtype in zip(scalar, dtypes, strict=True)
-            ],
-        )
-
-    return unpack(lax.while_loop(lambda s: proceed(unpack(s)), lambda s: pack(body(unpack(s))), pack(start)))
-
-
 def largest(x: Array) -> Array:
     """max |x| over the first axis, as a chain of elementwise operations, which beats a reduction over few rows."""
     if x.shape[0] > _MANY:

@@ -162,6 +162,8 @@ def _followed(
 def _newton_step(problem: Problem, lift: Lift, data: Any, mu: Array, it: _Iterate, F: Array, K: Array | None) -> Array:
     """The step (δz, δζ) of Newton's method."""
     laws, s = problem.laws, data.scaling
+    if K is not None and it.zeta.shape[0] == 0:
+        return dense.eliminate(K, -F[:, None])[:, 0]
     size = largest(it.zeta)
     relative = jnp.minimum(norm(F) / jnp.where(size > 0.0, size, 1.0), 1.0)
     rho = jnp.where(it.turn < PROXIMAL_FROM, 0.0, path.PROXIMAL * relative)

@@ -17,15 +17,16 @@ which keeps J regular where contacts are redundant. One problem at a time: array
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import Array
+from jax import Array, lax
 
 from . import dense
-from .lanes import largest, norm, packed_while, total
+from .lanes import largest, norm, total
 from .projected import Contacts
 
 MAX_ITERATIONS = 300
@@ -172,7 +173,7 @@ def solve(laws: Laws, contacts: Contacts, warm: Array, max_iterations: int) -> S
         last=nowhere, anchor=nowhere, length=STEP * one, anchor_length=STEP * one, damping=one, last_F=one,
         forward=0.0 * one, begun=no, trial=TRIAL * one,
     )  # fmt: skip
-    end = packed_while(lambda s: s.on, body, start)
+    end = _packed_while(lambda s: s.on, body, start)
     return Solution(end.P, end.iterations, end.ray & ~end.solved)
 
 
@@ -241,3 +242,34 @@ def _advance(laws: Laws, s: _State, at: _Linear, tau: Array, c: Array, scale: Ar
 
 def _pick(which: Array, new: Any, old: Any) -> Any:
     return jax.tree.map(lambda a, b: jnp.where(which, a, b), new, old)
+
+
+def _packed_while(proceed: Callable[[Any], Array], body: Callable[[Any], Any], start: Any) -> Any:
+    """`lax.while_loop` with all scalars of its state in one vector: many small decisions then compile to one kernel."""
+    leaves, structure = jax.tree.flatten(start)
+    scalar = [jnp.ndim(leaf) == 0 for leaf in leaves]
+    dtypes = [leaf.dtype for leaf in leaves]
+    dtype = jnp.result_type(*(leaf for leaf in leaves if jnp.issubdtype(leaf.dtype, jnp.floating)))
+
+    def pack(state: Any) -> tuple[Array, list[Array]]:
+        leaves = jax.tree.leaves(state)
+        scalars = [leaf.astype(dtype) for leaf, is_scalar in zip(leaves, scalar, strict=True) if is_scalar]
+        # Not `stack`, which is not fused. Nothing is larger than infinity: so the compiler cannot lift the places, one
+        # kernel each, out of the loop.
+        place = lax.iota(int, len(scalars)) + (scalars[0] > jnp.inf)
+        packed = jnp.zeros(place.shape, dtype)
+        for k, value in enumerate(scalars):
+            packed = jnp.where(place == k, value, packed)
+        return packed, [leaf for leaf, is_scalar in zip(leaves, scalar, strict=True) if not is_scalar]
+
+    def unpack(packed: tuple[Array, list[Array]]) -> Any:
+        scalars, arrays = iter(packed[0]), iter(packed[1])
+        return jax.tree.unflatten(
+            structure,
+            [
+                (next(scalars) if is_scalar else next(arrays)).astype(dtype)
+                for is_scalar, dtype in zip(scalar, dtypes, strict=True)
+            ],
+        )
+
+    return unpack(lax.while_loop(lambda s: proceed(unpack(s)), lambda s: pack(body(unpack(s))), pack(start)))
