@@ -144,7 +144,10 @@ def chunk(
     capacity = max(1, CHUNK_BYTES // sum(math.prod(s.shape) * s.dtype.itemsize for s in jax.tree.leaves(shapes)))
     empty = jax.tree.map(lambda s: jnp.zeros((capacity, *s.shape), s.dtype), shapes)
     first = loop.n // save_every
-    last = jnp.minimum(stop, (first + capacity) * save_every)
+
+    def more(state: tuple[Loop, Record, dict[str, Any]]) -> Array:
+        n = state[0].n
+        return (n < stop) & (n // save_every - first < capacity)
 
     def step(state: tuple[Loop, Record]) -> tuple[Loop, Record]:
         loop, seen = state
@@ -155,13 +158,13 @@ def chunk(
         loop, record, rows = state
         place = loop.n // save_every - first
         record = jax.tree.map(lambda x: jnp.where(loop.n % save_every == 0, 0, x), record)
-        end = jnp.minimum(last, (first + place + 1) * save_every)
-        # A loop of its own, also for a single step: XLA runs the kernels of a loop without large arrays one after the
-        # other in one thread, which takes half of the time.
+        end = jnp.minimum(stop, (first + place + 1) * save_every)
+        # A loop of its own, also for a single step: apart from the large arrays of rows, many a step takes half of the
+        # time (docs/decisions.md).
         loop, record = lax.while_loop(lambda state: state[0].n < end, step, (loop, record))
         return loop, record, jax.tree.map(lambda all, one: all.at[place].set(one), rows, _row(loop, record))
 
-    return _strong(lax.while_loop(lambda state: state[0].n < last, row, (loop, record, empty)))
+    return _strong(lax.while_loop(more, row, (loop, record, empty)))
 
 
 # As a scan --------------------------------------------------------------------------------------------------------------

@@ -71,7 +71,7 @@ def simulate(
     q0, u0 = jnp.asarray(q0), jnp.asarray(u0)
     if not jnp.issubdtype(q0.dtype, jnp.inexact) or not jnp.issubdtype(u0.dtype, jnp.inexact):
         q0, u0 = q0.astype(float), u0.astype(float)
-    num_steps = check_arguments(q0, u0, dt, t0, t1, num_steps, save_every)
+    num_steps, save_every = check_arguments(q0, u0, dt, t0, t1, num_steps, save_every)
     tol = tolerance(integrator.tol, q0.dtype)
     rows = check_shapes(system, q0, u0)
     constant = not inside_trace() and is_concrete(system)

@@ -74,6 +74,7 @@ def test_nothing_compiles_again(integrator, capsys):
         run(integrator, num_steps=1000)  # several chunks
         run(integrator, num_steps=None, t1=0.3)
         run(integrator, save_every=20)
+        run(integrator, num_steps=np.int64(60), save_every=np.int64(20))
         run(integrator, dt=2e-3)
         run(integrator, dt=dt, t0=0.5)
         run(integrator, **start)

@@ -18,8 +18,8 @@ from .values import is_concrete
 
 def check_arguments(
     q0: Array, u0: Array, dt: Any, t0: Any, t1: float | None, num_steps: int | None, save_every: int
-) -> int:
-    """Check the arguments of a simulation; returns the number of steps."""
+) -> tuple[int, int]:
+    """Check the arguments of a simulation; returns the number of steps and `save_every`, as Python's integers."""
     for name, value in (("q0", q0), ("u0", u0)):
         if value.ndim != 1:
             raise ValueError(f"{name} must be a vector, got shape {value.shape}; use jax.vmap for batches.")
@@ -41,7 +41,7 @@ def check_arguments(
         raise ValueError(f"there must be at least one step, got {num_steps} (t0={t0}, t1={t1}, dt={dt}).")
     if save_every < 1 or num_steps % save_every:
         raise ValueError(f"save_every must divide the number of steps, got {save_every} and {num_steps} steps.")
-    return int(num_steps)
+    return int(num_steps), int(save_every)
 
 
 def check_shapes(system: System, q0: Array, u0: Array) -> Rows:
