@@ -176,12 +176,30 @@ def scan(
 ) -> tuple[Loop, dict[str, Any]]:
     """`num_rows` rows of `save_every` steps each; returns the last state and the stacked rows."""
     step = partial(_step, system, integrator, tol)
+    start = _live(start, system)
 
     def row(loop: Loop, _: None) -> tuple[Loop, dict[str, Any]]:
         loop, record = step(loop) if save_every == 1 else _merged(step, loop, save_every)
         return loop, _row(loop, record)
 
     return lax.scan(row, start, length=num_rows)
+
+
+def _live(loop: Loop, system: System) -> Loop:
+    """The same state, with lanes as soon as anything has lanes, and q and u with a derivative as soon as anything has one.
+
+    JAX goes through the body of a loop twice if its state gets one of these only in the first turn. So the state is tied
+    to all other values by a choice that never falls on them.
+    """
+    leaves = [leaf for leaf in jax.tree.leaves((system, loop)) if jnp.issubdtype(leaf.dtype, jnp.inexact) and leaf.size]
+    tie = jnp.asarray(sum(jnp.ravel(leaf)[0] for leaf in leaves))
+
+    def tied(value: Array, tie: Array) -> Array:
+        other = jnp.broadcast_to(tie.astype(value.dtype), value.shape)
+        return lax.select_n(jnp.zeros(value.shape, bool), value, other)
+
+    memory, status = jax.tree.map(partial(tied, tie=lax.stop_gradient(tie)), (loop.memory, loop.status))
+    return replace(loop, q=tied(loop.q, tie), u=tied(loop.u, tie), memory=memory, status=status)
 
 
 def _merged(step: Callable[[Loop], tuple[Loop, Record]], loop: Loop, count: int) -> tuple[Loop, Record]:

@@ -128,3 +128,8 @@ def test_contensou_boundary_is_smooth_where_its_formulas_meet():
         below, above = (np.asarray(sets.contensou_boundary(jnp.asarray(u + s * h))) for s in (-1, 1))
         slope = np.asarray(jax.jvp(sets.contensou_boundary, (jnp.asarray(u),), (jnp.asarray(1.0),))[1])
         np.testing.assert_allclose(above - below, 2 * h * slope, atol=1e-13)
+
+
+def test_an_interval_with_a_bound_that_is_no_number_has_no_projection():
+    for x, radius in ((jnp.nan, 1.0), (0.5, jnp.nan), (jnp.nan, jnp.nan)):
+        assert jnp.isnan(sets.project_ball(jnp.array([x]), jnp.array(radius)))[0]

@@ -11,7 +11,7 @@ from jax import lax
 from jaxns.laws.friction import Coulomb
 from jaxns.laws.sets import project_ball
 from jaxns.laws.table import LawTable
-from jaxns.solve import dense, lanes
+from jaxns.solve import dense, lanes, vectorise
 
 # Dense linear systems -------------------------------------------------------------------------------------------------
 
@@ -189,7 +189,14 @@ FUNCTIONS = {  # of x (3, 4) and y (4,), for one lane
     "arithmetic": lambda x, y: 2.0 * x + y - x / (1.0 + y**2) + jnp.maximum(x, 0.1) ** 3,
     "scalars": lambda x, y: x * y[0] + jnp.exp(y[1]),
     "costly": lambda x, y: jnp.arctan2(jnp.sin(x), jnp.sqrt(1.0 + jnp.cos(x) ** 2)) + jnp.log1p(y**2),
-    "materialise": lambda x, y: lanes.materialise(x * y) @ y,
+    "barrier": lambda x, y: lax.optimization_barrier(x * y) @ y,
+    "sines of several values": lambda x, y: (
+        jnp.sin(x),
+        jnp.sin(2.0 * x) + jnp.cos(x[0]),
+        jnp.sin(y) * jnp.cos(y),
+        y[0] ** y[1],
+    ),
+    "materialise": lambda x, y: vectorise.materialise(x * y) @ y,
     "matrix product": lambda x, y: (x @ y, x @ x.T, jnp.outer(y, y), y @ y),
     "product with batch axes": lambda x, y: jnp.einsum("bij,bjk->bik", x.reshape(3, 2, 2), x.reshape(3, 2, 2) + 1.0),
     "product over two axes": lambda x, y: jnp.einsum("ij,kij->k", x, jnp.stack([x, 2.0 * x])),
@@ -265,7 +272,7 @@ def test_vectorise_agrees_with_vmap(rng, name):
 
     @jax.jit
     def compare(mixed):
-        return {laned: lanes.vectorise(function, laned, LANES)(*xy) for laned, xy in mixed.items()}
+        return {laned: vectorise.vectorise(function, laned, LANES)(*xy) for laned, xy in mixed.items()}
 
     expected = jax.jit(lambda mixed: {laned: by_vmap(function, *laned)(*xy) for laned, xy in mixed.items()})
     assert_same(compare(mixed), expected(mixed))
@@ -274,7 +281,7 @@ def test_vectorise_agrees_with_vmap(rng, name):
 def test_every_rule_of_vectorise_is_exercised(rng):
     xy = data(rng, False, False)
     used = set().union(*(primitives(jax.make_jaxpr(f)(*xy).jaxpr) for f in FUNCTIONS.values()))
-    assert set(lanes._RULES) <= used
+    assert set(vectorise._RULES) <= used
 
 
 def test_vectorise_reshapes_with_permuted_axes(rng):
@@ -283,7 +290,7 @@ def test_vectorise_reshapes_with_permuted_axes(rng):
     def permuted(x):
         return lax.reshape(x, (12,), dimensions=(1, 0))
 
-    assert_same(lanes.vectorise(permuted, (True,), LANES)(x), by_vmap(permuted, True)(x))
+    assert_same(vectorise.vectorise(permuted, (True,), LANES)(x), by_vmap(permuted, True)(x))
 
 
 def test_vectorise_understands_nested_arguments(rng):
@@ -292,14 +299,14 @@ def test_vectorise_understands_nested_arguments(rng):
     def function(tree, z):
         return {"product": tree["x"] @ tree["y"], "z": z}
 
-    result = lanes.vectorise(function, ({"x": True, "y": False}, True), LANES)({"x": x, "y": y}, x)
+    result = vectorise.vectorise(function, ({"x": True, "y": False}, True), LANES)({"x": x, "y": y}, x)
     assert_same(result, {"product": np.einsum("ijl,j->il", x, y), "z": x})
 
 
 def test_without_lanes_vectorise_only_stages(rng):
     x, y = data(rng, False, False)
     for name in ("costly", "materialise", "loop", "solve"):
-        staged = lanes.vectorise(FUNCTIONS[name], (False, False), None)
+        staged = vectorise.vectorise(FUNCTIONS[name], (False, False), None)
         assert_same(jax.jit(staged)(x, y), FUNCTIONS[name](x, y))
 
 
@@ -313,7 +320,7 @@ def test_not_a_number_stays_in_its_lane(rng, bad_lane, bad):
     def function(x):
         return jnp.exp(jnp.sin(x)) * jnp.cos(x[1, 1])
 
-    staged = jax.jit(lanes.vectorise(function, (True,), LANES))
+    staged = jax.jit(vectorise.vectorise(function, (True,), LANES))
     expected = np.array(staged(clean))
     expected[0, 0, bad_lane] = np.nan
     np.testing.assert_array_equal(staged(x), expected)

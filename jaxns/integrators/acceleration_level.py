@@ -18,8 +18,8 @@ from ..laws.table import LawTable
 from ..model.system import Rows, System
 from ..solve import dense
 from ..solve.inclusion import Problem, Scaling
-from ..solve.lanes import materialise
 from ..solve.lemke import lemke
+from ..solve.vectorise import materialise
 from .base import Configuration, Directions, apply_inverse, inverse_mass, law_table, velocity_unit
 
 

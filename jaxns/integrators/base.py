@@ -14,7 +14,8 @@ from ..laws.friction import Coulomb
 from ..laws.table import LawTable
 from ..model.system import Rows, System
 from ..solve import dense, inclusion, pattern
-from ..solve.lanes import materialise, total
+from ..solve.lanes import total
+from ..solve.vectorise import materialise
 
 
 class Step(NamedTuple):

@@ -13,8 +13,8 @@ from ..laws.levels import Levels, LevelTable
 from ..model.system import Rows, System
 from ..solve import implicit
 from ..solve.inclusion import Problem, Scaling
-from ..solve.lanes import materialise
 from ..solve.status import Status
+from ..solve.vectorise import materialise
 from . import velocity_level
 from .acceleration_level import Accelerations, Instant, acceleration_rows, unit_slips
 from .base import (

@@ -13,7 +13,8 @@ from ..laws.table import LawTable
 from ..model.system import Rows, System
 from ..solve import dense, implicit
 from ..solve.inclusion import Problem, Scaling
-from ..solve.lanes import materialise, total
+from ..solve.lanes import total
+from ..solve.vectorise import materialise
 from . import velocity_level
 from .base import (
     Configuration,

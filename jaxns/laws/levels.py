@@ -122,6 +122,11 @@ class LevelTable:
             P._replace(acceleration=jnp.where(sliding.here, acceleration - sliding.residual, acceleration))
         )
 
+    def times_slope(self, K: Array, zeta: Array, mu: Array, closed: Array) -> Array:
+        """K ∂P/∂ζ for rows K (k, n, *lanes) and P = `percussions`."""
+        pull = jax.vjp(lambda zeta: self.percussions(zeta, mu, closed), zeta)[1]
+        return jax.vmap(lambda row: pull(row)[0])(K)
+
     def _faded(self, P: Array, factor: Array) -> Array:
         """Contact rows of one level times a factor for each contact (n_N,)."""
         b, N, F = self.table.split(P)

@@ -36,8 +36,8 @@ def project_ball(x: Array, radius: Array) -> Array:
     >>> project_ball(jnp.array([3.0, 4.0]), jnp.array(1.0)).tolist()
     [0.6..., 0.8...]
     """
-    if x.shape[0] == 1:
-        return jnp.clip(x, -radius, radius)
+    if x.shape[0] == 1:  # not `clip`, whose derivative divides: a kernel of its own for each of its arguments
+        return jnp.where(jnp.abs(x) < radius, x, radius * jnp.sign(x))
     square = jnp.sum(x * x, axis=0)
     inside = square < radius * radius
     return jnp.where(inside, x, radius * x / _root(square))
@@ -104,11 +104,12 @@ def _smoothed_ball(x: Array, radius: Array, tau: Array) -> tuple[Array, ...]:
     square = jnp.maximum(jnp.sum(x * x, axis=0), _tiny(x))
     inverse = lax.rsqrt(square)
     length = square * inverse
-    far, near = length + radius, length - radius
-    far_square, near_square = far * far + 4.0 * tau * tau, near * near + 4.0 * tau * tau
-    far_inverse, near_inverse = _inverse_root(far_square), _inverse_root(near_square)
-    shrink = 2.0 * radius / (far_square * far_inverse + near_square * near_inverse)
-    return shrink, inverse, far * far_inverse, near * near_inverse, far_inverse, near_inverse
+    both = jnp.stack([length + radius, length - radius])
+    squares = both * both + 4.0 * tau * tau
+    inverses = _inverse_root(squares)
+    far_root, near_root = squares * inverses
+    shrink = 2.0 * radius / (far_root + near_root)
+    return shrink, inverse, *(both * inverses), *inverses
 
 
 @smoothed_ball.defjvp

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import jax
@@ -98,19 +99,44 @@ class LawTable:
         y(P(ζ)) = P(ζ) − ζ.
         """
         zeta_b, zeta_N, zeta_F = self.split(zeta)
-        supply = jnp.maximum(zeta_N, 0.0) if tau is None else sets.smoothed_positive(zeta_N, tau)
-        supply = jnp.where(closed, supply, 0.0)
+        if tau is None:
+            supply = jnp.where(closed & (zeta_N >= 0.0), zeta_N, 0.0)  # ties count as contact
+        else:
+            supply = jnp.where(closed, sets.smoothed_positive(zeta_N, tau), 0.0)
         parts = [zeta_b, supply]
         for contacts, rows, d, law in self.blocks():
             if d == 0:
                 continue
             zeta_k, mu_k = (x[rows].reshape(-1, d, *x.shape[1:]) for x in (zeta_F, mu))
             if tau is None:
-                P = jax.vmap(law.percussion)(zeta_k, mu_k, supply[contacts])
+                P = _percussion_of_all(law, mu_k, zeta_k, supply[contacts])
             else:
                 P = jax.vmap(law.smoothed, in_axes=(0, 0, 0, None))(zeta_k, mu_k, supply[contacts], tau)
             parts.append(P.reshape(zeta_F[rows].shape))
         return jnp.concatenate(parts)
+
+    def times_slope(self, K: Array, zeta: Array, mu: Array, closed: Array) -> Array:
+        """K ∂P/∂ζ for rows K (k, n, *lanes) and P = `percussions`: a product for each contact, with its own block."""
+        _, zeta_N, zeta_F = self.split(zeta)
+        K_b, K_N, K_F = (jnp.moveaxis(part, 0, 1) for part in self.split(jnp.moveaxis(K, 1, 0)))
+        loaded = closed & (zeta_N >= 0.0)
+        supply = jnp.where(loaded, zeta_N, 0.0)
+        normals, friction = [], []
+        for contacts, rows, d, law in self.blocks():
+            normal = K_N[:, contacts]
+            if d:
+                zeta_k, mu_k = (x[rows].reshape(-1, d, *x.shape[1:]) for x in (zeta_F, mu))
+                K_k = K_F[:, rows].reshape(K.shape[0], -1, d, *K.shape[2:])
+                law_of = partial(_percussion_of_all, law, mu_k)
+                push = jax.linearize(law_of, zeta_k, supply[contacts])[1]
+                none, one = jnp.zeros_like(zeta_k), jnp.ones_like(supply[contacts])
+                along = [push(none.at[:, k].set(1.0), 0.0 * one) for k in range(d)]
+                columns = [sum(K_k[:, :, a] * slope[:, a] for a in range(d)) for slope in along]
+                slope = push(none, one)
+                normal = normal + sum(K_k[:, :, a] * slope[:, a] for a in range(d))
+                friction.append(jnp.stack(columns, axis=2).reshape(K_F[:, rows].shape))
+            normals.append(jnp.where(loaded[contacts], normal, 0.0))
+        return jnp.concatenate([K_b, *normals, *friction], axis=1)
 
     def prox_parameters(self, G_diagonal: Array, mu: Array) -> Array:
         """r_k = 1/G_kk; the friction rows of one contact share one value, up to the weights w_k of its law,
@@ -194,3 +220,8 @@ class LawTable:
             if rows.start <= row < rows.stop:
                 return f"contact {contacts.start + (row - rows.start) // d} (friction)"
         raise IndexError("row outside the table")
+
+
+def _percussion_of_all(law: FrictionLaw, mu: Array, zeta: Array, supply: Array) -> Array:
+    """Friction percussions (contacts, d, *lanes) of all contacts with one law."""
+    return jax.vmap(law.percussion)(zeta, mu, supply)

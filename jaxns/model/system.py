@@ -18,6 +18,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
+from .calls import call
 from .contacts import Contacts
 from .structure import depends_on
 from .values import as_float_leaves
@@ -119,11 +120,11 @@ class System:
 
     def q_dot(self, t: Array, q: Array, u: Array) -> Array:
         """q̇ (nq,)."""
-        return u if self.kinematics is None else self.kinematics(t, q, u, self.params)
+        return u if self.kinematics is None else call(self.kinematics, t, q, u, self.params)
 
     def g(self, t: Array, q: Array) -> Array:
         """Bilateral constraints on position level (n_g,)."""
-        return jnp.zeros((0,), q.dtype) if self.constraint is None else self.constraint(t, q, self.params)
+        return jnp.zeros((0,), q.dtype) if self.constraint is None else call(self.constraint, t, q, self.params)
 
     def g_N(self, t: Array, q: Array) -> Array:
         """Gaps of all contacts (n_N,)."""
@@ -141,11 +142,11 @@ class System:
         """Bilateral constraints on velocity level (n_γ,)."""
         if self.velocity_constraint is None:
             return jnp.zeros((0,), u.dtype)
-        return self.velocity_constraint(t, q, u, self.params)
+        return call(self.velocity_constraint, t, q, u, self.params)
 
     def gamma_F(self, t: Array, q: Array, u: Array) -> Array:
         """Tangential velocities of all contacts, flattened contact by contact (n_F,)."""
-        slips = [c.slip(t, q, u, self.params).reshape(-1) for c in self.contacts if c.slip is not None]
+        slips = [call(c.slip, t, q, u, self.params).reshape(-1) for c in self.contacts if c.slip is not None]
         return _concatenate(slips, u.dtype)
 
     def velocities(self, t: Array, q: Array, u: Array) -> Array:
@@ -164,7 +165,7 @@ class System:
     def _gap(self, contacts: Contacts, t: Array, q: Array) -> Array:
         """Gaps of one group; contacts without a gap function are always closed."""
         if contacts.gap is not None:
-            return contacts.gap(t, q, self.params)
+            return call(contacts.gap, t, q, self.params)
         u = jax.ShapeDtypeStruct(jax.eval_shape(self.M, t, q).shape[:1], q.dtype)
         return jnp.zeros(jax.eval_shape(contacts.slip, t, q, u, self.params).shape[:1], q.dtype)  # type: ignore[arg-type]
 
@@ -176,7 +177,7 @@ class System:
 
     def M(self, t: Array, q: Array) -> Array:
         """Mass matrix (nu, nu)."""
-        return self.mass(t, q, self.params)
+        return call(self.mass, t, q, self.params)
 
     def kinetic_energy(self, t: Array, q: Array, u: Array) -> Array:
         """T = ½ uᵀMu."""
@@ -184,13 +185,13 @@ class System:
 
     def potential_energy(self, t: Array, q: Array) -> Array:
         """V, zero where no potential is given."""
-        return jnp.zeros((), q.dtype) if self.potential is None else self.potential(t, q, self.params)
+        return jnp.zeros((), q.dtype) if self.potential is None else call(self.potential, t, q, self.params)
 
     def h(self, t: Array, q: Array, u: Array) -> Array:
         """All forces that are neither constraint nor contact forces (nu,): f − Bᵀ(∂V/∂q)ᵀ − (Ṁu − (∂T/∂q)ᵀ)."""
-        h = jnp.zeros_like(u) if self.force is None else self.force(t, q, u, self.params)
+        h = jnp.zeros_like(u) if self.force is None else call(self.force, t, q, u, self.params)
         if self.potential is not None:
-            V_q = jax.grad(self.potential, argnums=1)(t, q, self.params)
+            V_q = jax.grad(self.potential_energy, argnums=1)(t, q)
             h = h - (V_q if self.kinematics is None else self._transpose_B(t, q, u, V_q))
         if self.kinematics is None and not self.constant_mass(t, q):
             h = h - self.gyroscopic(t, q, u)

@@ -42,7 +42,8 @@ def solve(problem: inclusion.Problem, theta: Any) -> tuple[Any, inclusion.Stats]
 
 @partial(jax.custom_jvp, nondiff_argnums=(0,))
 def _solve(problem: inclusion.Problem, theta: Any) -> tuple[Any, inclusion.Stats]:
-    return inclusion.outputs(problem, theta)
+    solved = inclusion.solve(problem, theta)
+    return solved.outputs, solved.stats
 
 
 @_solve.defjvp
@@ -56,7 +57,8 @@ def _solve_jvp(problem: inclusion.Problem, primals: tuple[Any], tangents: tuple[
 
 @partial(jax.custom_jvp, nondiff_argnums=(0,))
 def _root(problem: inclusion.Problem, theta: Any) -> tuple[inclusion.Root, inclusion.Stats]:
-    return inclusion.root(problem, theta)
+    solved = inclusion.solve(problem, theta)
+    return solved.root, solved.stats
 
 
 @_root.defjvp

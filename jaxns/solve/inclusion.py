@@ -20,11 +20,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jax import Array
+from jax.extend import core
 
 from . import dense, linearised, newton, projected, sparse
 from .lanes import Lift, on_lanes
@@ -144,28 +146,46 @@ class Root(NamedTuple):
     r: Array  # (n,)
 
 
-def outputs(problem: Problem, theta: Any) -> tuple[Any, Stats]:
-    """Solve the problem; returns its outputs, and how it went.
+class Solved(NamedTuple):
+    """What a solve returns."""
+
+    outputs: Any
+    root: Root
+    stats: Stats
+
+
+def solve(problem: Problem, theta: Any) -> Solved:
+    """Solve the problem.
 
     Under `jax.vmap` the lanes become the last axis of every array of the iteration, which keeps its inner loops
     contiguous, and lanes that are done stay as they are while the others go on.
     """
+    leaves, structure = jax.tree.flatten(theta)
+    traced = _traced if _hashable(problem) else _traced.__wrapped__
+    trace, result = traced(problem, structure, tuple((jnp.shape(v), jnp.result_type(v)) for v in leaves))
+    return jax.tree.unflatten(result, core.jaxpr_as_fun(trace)(*leaves))
 
-    def solve(lift: Lift, theta: Any) -> tuple[Any, Stats]:
+
+def _hashable(problem: Problem) -> bool:
+    try:
+        hash(problem)
+    except TypeError:  # its functions hold arrays
+        return False
+    return True
+
+
+@lru_cache(maxsize=8)
+def _traced(problem: Problem, structure: Any, shapes: tuple[Any, ...]) -> tuple[Any, Any]:
+    """The trace of a solve, which a step and its derivatives share."""
+
+    def on_all(lift: Lift, theta: Any) -> Solved:
         data, x, stats = _solve(problem, lift, lift.arguments(problem.prepare)(theta))
-        return lift.values(problem.solution, 3)(x, data.scaling.r, data), stats
+        return Solved(lift.values(problem.solution, 3)(x, data.scaling.r, data), Root(x, data.scaling.r), stats)
 
-    return on_lanes(solve, theta, rows=problem.laws.size)
-
-
-def root(problem: Problem, theta: Any) -> tuple[Root, Stats]:
-    """Solve the problem; returns the root itself, and how it went."""
-
-    def solve(lift: Lift, theta: Any) -> tuple[Root, Stats]:
-        data, x, stats = _solve(problem, lift, lift.arguments(problem.prepare)(theta))
-        return Root(x, data.scaling.r), stats
-
-    return on_lanes(solve, theta, rows=problem.laws.size)
+    theta = jax.tree.unflatten(structure, [jax.ShapeDtypeStruct(*s) for s in shapes])
+    rows = problem.laws.size
+    trace, result = jax.make_jaxpr(lambda theta: on_lanes(on_all, theta, rows=rows), return_shape=True)(theta)
+    return trace, jax.tree.structure(result)
 
 
 def jacobian(problem: Problem, root: Root, theta: Any) -> Array:

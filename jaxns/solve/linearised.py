@@ -25,6 +25,7 @@ class Laws(projected.Laws, path.Laws, Protocol):
     @property
     def size(self) -> int: ...
     def scale_mu(self, mu: Array, r: Array) -> Array: ...
+    def times_slope(self, K: Array, zeta: Array, mu: Array, closed: Array) -> Array: ...
 
 
 class Result(NamedTuple):
@@ -94,7 +95,8 @@ def contact_step(
     b = x.shape[0] - y.shape[0] + n_b
     head = jnp.concatenate([F[: b - n_b], y[:n_b]])
     right = jnp.concatenate([K[:b, b:], head[:, None]], axis=1)
-    reduced = dense.eliminate(K[:b, :b], right) if b else right
+    eliminate = dense.eliminate_one if method == "path" else dense.eliminate
+    reduced = eliminate(K[:b, :b], right) if b else right
     condensed = dense.matmul_lanes(K[b:, :b], reduced)
     contacts = projected.Contacts(
         G=K[b:, b:] - condensed[:, :-1],

@@ -20,7 +20,6 @@ again; lane by lane, so that no other lane waits. All other methods have lineari
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
@@ -170,10 +169,9 @@ def _newton_step(problem: Problem, lift: Lift, data: Any, mu: Array, it: _Iterat
     if K is None:
         return _sparse_step(problem, lift, data, mu, it.P, it.zeta, F, rho)
     m = it.z.shape[0]
-    pull: Callable[[Array], tuple[Array]] = jax.vjp(lambda zeta: laws.percussions(zeta, mu, s.closed), it.zeta)[1]
     identity = jnp.eye(K.shape[0])[m:].astype(K.dtype).reshape(-1, K.shape[0], *(1,) * (K.ndim - 2))
     shifted = K.at[m:].add((rho - 1.0) * identity)
-    right = jax.vmap(lambda row: pull(row)[0])(shifted[:, m:])
+    right = laws.times_slope(shifted[:, m:], it.zeta, mu, s.closed)
     J = jnp.concatenate([K[:, :m], right], axis=1).at[m:].add(identity)
     return dense.eliminate(J, -F[:, None])[:, 0]
 

@@ -62,28 +62,31 @@ class Solution(NamedTuple):
 
 
 class _Point(NamedTuple):
-    """An accepted point x = (ζ, θ), the tangent T of the path there, and Newton's correction u."""
+    """An accepted point (ζ, θ), the tangent T of the path there, and Newton's correction u."""
 
-    x: Array  # (n+1,)
+    zeta: Array  # (n,)
     T: Array
     u: Array
+    theta: Array  # () and what belongs to it of T and u
+    T_theta: Array
+    u_theta: Array
     ahead: Array  # bool: a prediction leaves from here; else a correction alone
 
-    def move(self, length: Array, damping: Array) -> Array:
+    def move(self, length: Array, damping: Array) -> tuple[Array, Array]:
         """The next point: corrected, and further along the tangent; linear in τ, not in log τ."""
-        step = length * self.T[-1]
+        step = jnp.where(self.ahead, length, 0.0) * self.T_theta
         far = jnp.abs(step) > 1e-8
         factor = jnp.where(far, jnp.expm1(step) / jnp.where(far, step, 1.0), 1.0)
-        is_theta = jnp.arange(self.x.shape[0]) == self.x.shape[0] - 1
-        prediction = jnp.where(is_theta, step, factor * length * self.T)
-        return self.x + damping * self.u + jnp.where(self.ahead, prediction, 0.0)
+        ahead = jnp.where(self.ahead, factor * length, 0.0)
+        return self.zeta + damping * self.u + ahead * self.T, self.theta + damping * self.u_theta + step
 
 
 class _State(NamedTuple):
     """All of the search; the fields from `last` on are those of the path."""
 
-    x: Array  # (ζ, θ)
+    zeta: Array  # (n,)
     P: Array
+    theta: Array
     newton: Array  # bool: at τ = 0
     steps: Array  # of Newton's method that are left
     proximal: Array
@@ -96,7 +99,7 @@ class _State(NamedTuple):
     length: Array  # of the prediction
     anchor_length: Array
     damping: Array  # of the correction
-    last_F: Array
+    last_F: Array  # |F|² of the last point
     forward: Array  # the sign of det J that leads forward, 0 before the first point on the path
     begun: Array  # bool
     trial: Array
@@ -125,27 +128,25 @@ def solve(laws: Laws, contacts: Contacts, warm: Array, max_iterations: int) -> S
 
     # ∂P/∂ζ has a block for each contact: one derivative in each of its directions, of all contacts at once, gives all.
     place, contact = laws.row_in_contact(), laws.contact_of_row()
-    seeds = np.pad(np.arange(max(place, default=0) + 1)[:, None] == place, ((1, 0), (0, 1)))
-    seeds[0, -1] = True  # θ
-    directions = jnp.asarray(seeds, scale.dtype)
+    seeds = np.pad(np.arange(max(place, default=0) + 1)[:, None] == place, ((1, 0), (0, 0)))  # θ, then ζ
+    directions = jnp.asarray(seeds, scale.dtype), jnp.asarray(~seeds.any(axis=1), scale.dtype)
     same = contact[:, None] == contact
 
-    def law(x: Array, newton: Array) -> Array:
-        def percussions(x: Array) -> Array:
-            tau = jnp.where(newton, 0.0, jnp.exp(x[-1]))
-            return laws.percussions(jnp.pad(x[:-1], (n_b, 0)), c.mu, c.closed, tau)[n_b:]
+    def law(s: _State) -> Array:
+        def percussions(zeta: Array, theta: Array) -> Array:
+            tau = jnp.where(s.newton, 0.0, jnp.exp(theta))
+            return laws.percussions(jnp.pad(zeta, (n_b, 0)), c.mu, c.closed, tau)[n_b:]
 
-        P, push = jax.linearize(percussions, x)
-        return jnp.concatenate([P[:, None], jax.vmap(push, out_axes=1)(directions)], axis=1)
+        P, push = jax.linearize(percussions, s.zeta, s.theta)
+        return jnp.concatenate([P[:, None], jax.vmap(push, out_axes=1)(*directions)], axis=1)
 
     def linear(s: _State, tau: Array) -> _Linear:
-        zeta = s.x[:-1]
         epsilon = jnp.where(s.newton, 0.0, KAPPA * (tau / scale) ** 2)
-        at = law(s.x, s.newton)
+        at = law(s)
         P, P_theta = at[:, 0], at[:, 1]
         A = jnp.where(same, at[:, 2:][:, place], 0.0)
         K = c.G @ jnp.concatenate([at[:, :2], A], axis=1)
-        F = K[:, 0] + (epsilon - 1.0) * P + constant + zeta
+        F = K[:, 0] + (epsilon - 1.0) * P + constant + s.zeta
         rho = jnp.where(s.newton, s.proximal * jnp.minimum(norm(F) / scale, 1.0), epsilon)
         F_theta = K[:, 1] + (epsilon - 1.0) * P_theta + 2.0 * epsilon * P
         J = K[:, 2:] + (rho - 1.0) * A + jnp.eye(A.shape[0], dtype=A.dtype)
@@ -153,7 +154,7 @@ def solve(laws: Laws, contacts: Contacts, warm: Array, max_iterations: int) -> S
         return _Linear(P, F, largest(P_theta), steps, sign)
 
     def body(s: _State) -> _State:
-        tau = jnp.where(s.newton, 0.0, jnp.exp(s.x[-1]))
+        tau = jnp.where(s.newton, 0.0, jnp.exp(s.theta))
         at = linear(s, tau)
         solved = s.newton & (largest(at.F * c.unit) <= c.tol)
         new = _advance(laws, s, at, tau, constant, scale)
@@ -165,13 +166,13 @@ def solve(laws: Laws, contacts: Contacts, warm: Array, max_iterations: int) -> S
 
     one = jnp.ones_like(scale)
     yes, no = one > 0.0, one < 0.0
-    beginning = jnp.append(jnp.zeros_like(constant), jnp.log(scale))
-    x = jnp.where(warm > 0, jnp.append(c.P - c.y, jnp.log(scale)), beginning)
-    nowhere = _Point(beginning, 0.0 * beginning, 0.0 * beginning, no)
+    none, beginning = jnp.zeros_like(constant), jnp.log(scale)
+    nowhere = _Point(none, none, none, beginning, 0.0 * one, 0.0 * one, no)
     start = _State(
-        x=x, P=c.P, newton=warm > 0, steps=warm, proximal=PROXIMAL * one, iterations=0 * warm, ray=no, on=yes, solved=no,
-        last=nowhere, anchor=nowhere, length=STEP * one, anchor_length=STEP * one, damping=one, last_F=one,
-        forward=0.0 * one, begun=no, trial=TRIAL * one,
+        zeta=jnp.where(warm > 0, c.P - c.y, 0.0), P=c.P, theta=beginning, newton=warm > 0, steps=warm,
+        proximal=PROXIMAL * one, iterations=0 * warm, ray=no, on=yes, solved=no, last=nowhere, anchor=nowhere,
+        length=STEP * one, anchor_length=STEP * one, damping=one, last_F=one, forward=0.0 * one, begun=no,
+        trial=TRIAL * scale,
     )  # fmt: skip
     end = _packed_while(lambda s: s.on, body, start)
     return Solution(end.P, end.iterations, end.ray & ~end.solved)
@@ -179,30 +180,34 @@ def solve(laws: Laws, contacts: Contacts, warm: Array, max_iterations: int) -> S
 
 def _advance(laws: Laws, s: _State, at: _Linear, tau: Array, c: Array, scale: Array) -> _State:
     """Where to go from a point: accept it or not, correct, predict, or try Newton's method at τ = 0."""
-    zeta = s.x[:-1]
-    # The tangent of unit length, and the part of Newton's correction across it, in the metric (1/D², 1) of (ζ, θ).
-    D = scale + largest(zeta)
-    metric = jnp.append(jnp.broadcast_to(1.0 / D**2, zeta.shape), 1.0)
-    newton_step, tangent = jnp.append(at.steps[:, 0], 0.0), jnp.append(at.steps[:, 1], 1.0)
-    T = tangent / jnp.sqrt(total(metric * tangent**2))
-    across = newton_step - total(metric * newton_step * T) * T
+    # The tangent of unit length, and the part of Newton's correction across it, in the metric (1/D², 1) of (ζ, θ). No
+    # division where a product will do: each becomes a kernel of its own.
+    D = scale + largest(s.zeta)
+    step, tangent = at.steps[:, 0], at.steps[:, 1]
+    inverse = lax.rsqrt(D * D + total(tangent * tangent))
+    T_theta = D * inverse
+    along = total(step * tangent) * inverse * inverse
     seen = s.forward != 0.0
-    u = jnp.where(seen, across, newton_step)
-    F, size_u = norm(at.F) / max(laws.n_N, 1) ** 0.5, jnp.sqrt(total(metric * u**2))
-    finite = jnp.isfinite(F + total(at.steps[:, 0]) + total(T))
+    across, across_theta = step - along * tangent, -along
+    u, u_theta = jnp.where(seen, across, step), jnp.where(seen, across_theta, 0.0)
+    square_u, square_F = total(u * u) + (D * u_theta) ** 2, total(at.F * at.F)
+    finite = jnp.isfinite(square_F + square_u + T_theta)
 
-    error = F / jnp.where(tau > 0.0, tau, 1.0)
-    predicted = (error < NEAR_F) & (size_u < NEAR_U)
-    corrected = (1.0 - 0.1 * s.damping) * s.last_F >= F
-    good = finite & (~s.begun | (error < 1e-6) | jnp.where(s.last.ahead, predicted, corrected))
+    def within(F: float, u: float) -> Array:
+        return (square_F < laws.n_N * (F * tau) ** 2) & (square_u < (u * D) ** 2)
+
+    corrected = (1.0 - 0.1 * s.damping) ** 2 * s.last_F >= square_F
+    exact = square_F < laws.n_N * (1e-6 * tau) ** 2
+    good = finite & (~s.begun | exact | jnp.where(s.last.ahead, within(NEAR_F, NEAR_U), corrected))
     accept = ~s.newton & good
-    close = accept & (error < CLOSE_F) & (size_u < CLOSE_U)
+    close = accept & within(CLOSE_F, CLOSE_U)
     # Forward is the side of the first close point where τ falls.
     forward = jnp.where(close & ~seen, -at.sign, s.forward)
     turn = jnp.where(close, forward * at.sign, 1.0)
-    point = _Point(s.x, turn * T, jnp.where(close, across, u), close)
+    correction, correction_theta = jnp.where(close, across, u), jnp.where(close, across_theta, u_theta)
+    point = _Point(s.zeta, turn * T_theta * tangent, correction, s.theta, turn * T_theta, correction_theta, close)
     grown = close & s.begun & s.last.ahead & (s.damping == 1.0)
-    polish = close & (at.bend < s.trial * scale)
+    polish = close & (at.bend < s.trial)
     ray = close & (largest(at.P) > RAY * scale) & (total(c * at.P) < 0.0)
 
     # Not accepted: shorter, or, where that does not help, back to the path.
@@ -218,12 +223,14 @@ def _advance(laws: Laws, s: _State, at: _Linear, tau: Array, c: Array, scale: Ar
     more = s.newton & (s.steps > 0) & finite
     chance = (lost | ray) & (s.proximal != LAST_PROXIMAL)
     begin = s.newton & ~more & ~s.begun
-    moved = jnp.where(begin, jnp.append(0.0 * zeta, jnp.log(scale)), last.move(length, damping))
+    zeta, theta = last.move(length, damping)
+    zeta = jnp.where(begin, 0.0, zeta)
     # ζ = P − y, with y = F − (ε − 1) P − ζ and ε → 0
-    projected = jnp.append(zeta - at.F, s.x[-1])
-    resumed = jnp.where(chance, jnp.append(-c, s.x[-1]), jnp.where(polish, projected, moved))
+    zeta = jnp.where(chance, -c, jnp.where(polish, s.zeta - at.F, zeta))
+    stays = more | chance | polish
     return s._replace(
-        x=jnp.where(more, s.x + newton_step, resumed),
+        zeta=jnp.where(more, s.zeta + step, zeta),
+        theta=jnp.where(stays, s.theta, jnp.where(begin, jnp.log(scale), theta)),
         newton=more | polish | chance,
         steps=jnp.where(chance, LAST, jnp.where(polish, POLISH, s.steps - 1)),
         proximal=jnp.where(chance, LAST_PROXIMAL, s.proximal),
@@ -233,10 +240,10 @@ def _advance(laws: Laws, s: _State, at: _Linear, tau: Array, c: Array, scale: Ar
         length=length,
         anchor_length=jnp.where(close | back, length, s.anchor_length),
         damping=damping,
-        last_F=jnp.where(accept, F, s.last_F),
+        last_F=jnp.where(accept, square_F, s.last_F),
         forward=forward,
         begun=s.begun | accept,
-        trial=jnp.where(polish, 0.1 * at.bend / scale, s.trial),
+        trial=jnp.where(polish, 0.1 * at.bend, s.trial),
     )
 
 
@@ -245,31 +252,31 @@ def _pick(which: Array, new: Any, old: Any) -> Any:
 
 
 def _packed_while(proceed: Callable[[Any], Array], body: Callable[[Any], Any], start: Any) -> Any:
-    """`lax.while_loop` with all scalars of its state in one vector: many small decisions then compile to one kernel."""
+    """`lax.while_loop` with all scalars of its state in one vector, and all vectors of one length in one matrix: many
+    small decisions then compile to one kernel."""
     leaves, structure = jax.tree.flatten(start)
-    scalar = [jnp.ndim(leaf) == 0 for leaf in leaves]
     dtypes = [leaf.dtype for leaf in leaves]
     dtype = jnp.result_type(*(leaf for leaf in leaves if jnp.issubdtype(leaf.dtype, jnp.floating)))
+    groups: dict[tuple[int, ...], list[int]] = {}
+    for k, leaf in enumerate(leaves):
+        groups.setdefault(leaf.shape, []).append(k)
 
-    def pack(state: Any) -> tuple[Array, list[Array]]:
-        leaves = jax.tree.leaves(state)
-        scalars = [leaf.astype(dtype) for leaf, is_scalar in zip(leaves, scalar, strict=True) if is_scalar]
+    def pack(state: Any) -> list[Array]:
+        leaves = [leaf.astype(dtype) for leaf in jax.tree.leaves(state)]
         # Not `stack`, which is not fused. Nothing is larger than infinity: so the compiler cannot lift the places, one
         # kernel each, out of the loop.
-        place = lax.iota(int, len(scalars)) + (scalars[0] > jnp.inf)
-        packed = jnp.zeros(place.shape, dtype)
-        for k, value in enumerate(scalars):
-            packed = jnp.where(place == k, value, packed)
-        return packed, [leaf for leaf, is_scalar in zip(leaves, scalar, strict=True) if not is_scalar]
+        never = next(leaves[members[0]] for shape, members in groups.items() if not shape) > jnp.inf
+        packed = []
+        for shape, members in groups.items():
+            place = lax.broadcasted_iota(int, (len(members), *shape), 0) + never
+            values = jnp.zeros(place.shape, dtype)
+            for k, member in enumerate(members):
+                values = jnp.where(place == k, leaves[member], values)
+            packed.append(values)
+        return packed
 
-    def unpack(packed: tuple[Array, list[Array]]) -> Any:
-        scalars, arrays = iter(packed[0]), iter(packed[1])
-        return jax.tree.unflatten(
-            structure,
-            [
-                (next(scalars) if is_scalar else next(arrays)).astype(dtype)
-                for is_scalar, dtype in zip(scalar, dtypes, strict=True)
-            ],
-        )
+    def unpack(packed: list[Array]) -> Any:
+        values = {k: group[i] for group, own in zip(packed, groups.values(), strict=True) for i, k in enumerate(own)}
+        return jax.tree.unflatten(structure, [values[k].astype(dtype) for k, dtype in enumerate(dtypes)])
 
     return unpack(lax.while_loop(lambda s: proceed(unpack(s)), lambda s: pack(body(unpack(s))), pack(start)))

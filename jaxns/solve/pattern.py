@@ -230,7 +230,9 @@ _MOVES: dict[str, Callable[..., Any]] = {
     "concatenate": lambda equation, *x: np.concatenate(x, axis=equation.params["dimension"]),
     "reduce_sum": lambda equation, x: x.any(axis=tuple(equation.params["axes"])),
     **dict.fromkeys(("reshape", "squeeze", "expand_dims"), _reshape),
-    **dict.fromkeys(("copy", "copy_p", "name", "convert_element_type", "reduce_precision", "real"), _same),
+    **dict.fromkeys(
+        ("copy", "copy_p", "name", "optimization_barrier", "convert_element_type", "reduce_precision", "real"), _same
+    ),
     **dict.fromkeys(
         "rev pad gather dynamic_slice scatter scatter-add dynamic_update_slice cumsum split stack unstack".split(),
         _as_it_is,

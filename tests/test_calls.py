@@ -1,0 +1,63 @@
+"""User functions through `model.calls`: the same values and derivatives as called directly."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from jaxns.model.calls import call
+from jaxns.solve import pattern
+
+
+def entries(q, p):
+    x, y, *_ = q
+    return jnp.stack([x * q[3] + p["a"], q[1:4] @ q[5:8], y**2, q[-1] * q[2:9][3], q[::2].sum(), q[4:4].sum()])
+
+
+def inner(q, p):
+    return jax.jit(lambda q: q[0] * jnp.sin(q[10]))(q) + jnp.clip(q[2:5], -p["a"], p["a"])
+
+
+def untouched(q, p):
+    return q * p["a"]
+
+
+def nothing(q, p):
+    return {"constant": jnp.ones(2), "scalar": p["a"]}
+
+
+@pytest.mark.parametrize("function", [entries, inner, untouched, nothing])
+def test_values_and_derivatives_of_a_call_are_those_of_the_function(rng, function):
+    q, p = jnp.asarray(rng.normal(size=12)), {"a": jnp.asarray(0.7)}
+
+    def called(q, p):
+        return call(function, q, p)
+
+    for transform in (jax.jit, jax.jacrev, jax.jacfwd, lambda f: jax.jacfwd(jax.jacrev(f, argnums=1))):
+        expected, actual = transform(function)(q, p), transform(called)(q, p)
+        assert jax.tree.structure(expected) == jax.tree.structure(actual)
+        for a, b in zip(jax.tree.leaves(expected), jax.tree.leaves(actual), strict=True):
+            np.testing.assert_allclose(a, b, rtol=1e-15, atol=1e-15)
+    batch = jnp.asarray(rng.normal(size=(3, 12)))
+    for a, b in zip(*(jax.tree.leaves(jax.vmap(f, (0, None))(batch, p)) for f in (function, called)), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-15, atol=1e-15)
+
+
+def test_a_vector_of_many_entries_has_no_pads_in_its_gradient():
+    def gradient(q):
+        return jax.grad(lambda q: call(lambda q: sum(q[k] * q[k + 1] for k in range(29)), q))(q)
+
+    assert " pad[" not in str(jax.make_jaxpr(gradient)(jnp.ones(30)))
+
+
+def test_functions_that_close_over_traced_values_are_called_as_they_are():
+    def loss(a):
+        return call(lambda q: a * q[0] * q[1], jnp.array([2.0, 3.0]) + 0.0 * a)
+
+    assert float(jax.grad(loss)(1.0)) == 6.0
+    assert float(jax.jit(jax.grad(loss))(5.0)) == 6.0  # a trace that was kept would still hold the first `a`
+
+
+def test_zeros_of_the_mass_matrix_are_seen_through_a_call():
+    seen = pattern.nonzeros(lambda m: call(lambda m: jnp.diag(jnp.stack([m[0], m[1], m[0]])), m), jnp.ones(2))
+    np.testing.assert_array_equal(seen, np.eye(3, dtype=bool))
