@@ -9,11 +9,11 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from .integrators.base import tolerance
-from .laws.friction import Coulomb, FrictionLaw
-from .laws.table import LawTable
-from .solve import dense, implicit
-from .solve.inclusion import METHODS, Problem, Scaling
+from ..integrators.base import tolerance
+from ..laws.friction import Coulomb, FrictionLaw
+from ..laws.table import LawTable
+from ..solve import dense, implicit
+from ..solve.inclusion import METHODS, Problem, Scaling
 
 
 class ContactSolution(NamedTuple):
