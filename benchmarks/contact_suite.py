@@ -198,7 +198,9 @@ def siconos_seconds(python: str, problems: list[ContactProblem]) -> dict[str, li
     with tempfile.TemporaryDirectory() as folder:
         files = [str(Path(folder) / name) for name in ("problems.npz", "solutions.npz")]
         np.savez(files[0], **given)
-        subprocess.run([python, str(Path(__file__).with_name("siconos_solvers.py")), *files], check=True)
+        subprocess.run(
+            [python, str(Path(__file__).with_name("siconos_solvers.py")), *files], check=True, capture_output=True
+        )
         found = dict(np.load(files[1]))
     seconds: dict[str, list[float]] = {str(name): [] for name in found["names"]}
     for name, times in seconds.items():

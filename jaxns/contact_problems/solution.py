@@ -69,7 +69,8 @@ def solve_contacts(
     - max_sweeps: limit of the projected methods
 
     Works under `jit` and `vmap`, and is differentiable with respect to G, c and mu by the implicit function theorem. A
-    failure shows in `status`; G may be singular.
+    failure shows in `status`; G may be singular. Where the status is INFEASIBLE, the percussions are large ones that hold
+    each other in balance: their contacts wedge.
 
     >>> import jax.numpy as jnp
     >>> G = jnp.array([[1.0, 0.0], [0.0, 2.0]])

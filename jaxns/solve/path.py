@@ -59,7 +59,7 @@ class Laws(Protocol):
 
 
 class Solution(NamedTuple):
-    P: Array  # (n,)
+    P: Array  # (n,); on a ray that of the last point, 10⁶ times as large as what it should balance
     iterations: Array  # () eliminations
     ray: Array  # () bool: the path ran to infinity, along percussions that hold each other in balance
 
@@ -175,7 +175,8 @@ def solve(laws: Laws, contacts: Contacts, warm: Array, max_iterations: int) -> S
         forward=0.0 * one, begun=no, trial=TRIAL * one,
     )  # fmt: skip
     end = _packed_while(lambda s: s.on, body, start)
-    return Solution(end.P, end.iterations, end.ray & ~end.solved)
+    ray = end.ray & ~end.solved
+    return Solution(jnp.where(ray, end.anchor.x[:-1], end.P), end.iterations, ray)  # far out, ζ = P − y is P
 
 
 def _advance(laws: Laws, s: _State, at: _Linear, tau: Array, c: Array, scale: Array, late: Array) -> _State:
