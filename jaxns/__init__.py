@@ -1,6 +1,6 @@
 """jaxns: a differentiable simulator for mechanical systems with impacts and friction."""
 
-from . import models, scene
+from . import contact_problems, models, scene
 from .analysis.convergence import ConvergenceStudy, convergence_study
 from .analysis.energy import Energy, energy
 from .analysis.identification import Fit, IdentifiabilityWarning, IdentificationError, identify
@@ -9,7 +9,7 @@ from .analysis.sensitivity import GradientReport, Sensitivity, gradient_report, 
 from .analysis.shooting import Shooting
 from .animate import Animation, animate
 from .cache import cache
-from .contact_problem import ContactSolution, solve_contacts
+from .contact_problems.solution import ContactSolution, solve_contacts
 from .integrators.energy_consistent import (
     EnergyConstantMass,
     EnergyCoordinateMass,
@@ -82,6 +82,7 @@ __all__ = [
     "animate",
     "bodies",
     "cache",
+    "contact_problems",
     "convergence_study",
     "energy",
     "failed_lanes",

@@ -87,9 +87,13 @@ def simulate(
         check_restitution(system, rows, check_initial_values(system, rows, *here), *here)
     else:
         check_coefficients(system, rows)
-    traj = _run_in_chunks(system, integrator, tol, initial, num_steps, save_every, progress)
+    traj, state = _run_in_chunks(system, integrator, tol, initial, num_steps, save_every, progress)
     if throw and np.any(np.asarray(traj.status) != Status.OK):
-        raise SimulationError(_failure_message(rows, traj, save_every), traj)
+        first = int(np.argmax(np.asarray(traj.status) != Status.OK))
+        advice = "Try a smaller dt, or call"
+        if traj.status[first] == Status.INFEASIBLE:
+            advice = _about_wedges(_failed_percussions(system, integrator, tol, state, traj.t[first])) + "Or call"
+        raise SimulationError(_failure_message(rows, traj, first, save_every, advice), traj)
     return traj
 
 
@@ -106,8 +110,8 @@ def _run_in_chunks(
     num_steps: int,
     save_every: int,
     progress: bool | None,
-) -> Trajectory:
-    """All steps from (q0, u0, dt, t0), chunk by chunk; chunks grow as long as they are quick."""
+) -> tuple[Trajectory, loop.Loop]:
+    """All steps from (q0, u0, dt, t0), chunk by chunk; chunks grow while they are quick. Also the last state."""
     q0, u0, _, t0 = initial
     state, record = loop.start_chunks(system, integrator, tol, *initial)
     table: dict[str, Any] = {}
@@ -126,7 +130,7 @@ def _run_in_chunks(
     table["iterations"] = np.sum(table["stage_iterations"], axis=-1)
     if isinstance(state.memory, Memory):
         table["events"] = jax.tree.map(np.asarray, state.memory.log.events()).trimmed()
-    return jax.device_put(Trajectory(**table))
+    return jax.device_put(Trajectory(**table)), state
 
 
 def _empty_table(rows: dict[str, Any], num_rows: int) -> dict[str, Any]:
@@ -148,14 +152,32 @@ def _store(table: dict[str, Any], rows: dict[str, Any], first: int, end: int) ->
         jax.tree.map(partial(put, int(name in ROWS)), table[name], value)
 
 
-def _failure_message(rows: Rows, traj: Trajectory, save_every: int) -> str:
+def _failure_message(rows: Rows, traj: Trajectory, first: int, save_every: int, advice: str) -> str:
     """Which step failed, when, where, and how badly."""
-    first = int(np.argmax(np.asarray(traj.status) != Status.OK))
     worst = int(traj.worst_row[first])
     where = law_table(rows).name(worst, rows.n_g) if worst >= 0 else "the smooth equations"
     step = f"step {first}" if save_every == 1 else f"a step between {first * save_every} and {(first + 1) * save_every}"
     return (
         f"{step} failed at t = {float(traj.t[first]):.6g}: {Status(int(traj.status[first])).message}; largest residual "
-        f"{float(traj.residual[first]):.3g}, in {where}. The rows after it repeat the last accepted state. Try a smaller "
-        "dt, or call with throw=False and look at traj.status."
+        f"{float(traj.residual[first]):.3g}, in {where}. The rows after it repeat the last accepted state. {advice} "
+        "with throw=False and look at traj.status."
+    )
+
+
+def _failed_percussions(system: System, integrator: Integrator, tol: float, state: loop.Loop, t: Array) -> np.ndarray:
+    """(n_N,) of the failed step, once more from the last accepted state: where it has no solution, those of its ray."""
+    step = jax.jit(lambda system, *state: integrator.step(system, *state).P)
+    P = step(system, t, state.q, state.u, state.dt, state.memory, jnp.asarray(tol, state.q.dtype))
+    return np.asarray(law_table(system.rows(t, state.q, state.u)).split(P)[1])
+
+
+def _about_wedges(P_N: np.ndarray) -> str:
+    """Which contacts hold each other in balance on a ray, and what to do."""
+    largest = np.max(P_N, initial=0.0)
+    wedged = np.flatnonzero((1e-3 * largest < P_N) & np.isfinite(largest) & (largest > 0.0))
+    names = ", ".join(str(k) for k in wedged)
+    what = f"Percussions in the contacts {names} hold each other in balance, whatever their size: bodies wedge there. "
+    return (what if len(wedged) > 1 else "") + (
+        "Newton's impact law has no solution where it asks wedged bodies to rebound: take a smaller e_N in these contacts, "
+        "or another impact law; walls that close on a body must yield. "
     )

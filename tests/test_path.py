@@ -107,3 +107,37 @@ def test_stacked_boxes_rest(solver):
     traj = ns.simulate(stack, ns.Moreau(solver=solver), q0, jnp.zeros(2 * boxes), dt=0.01, t1=3.0)
     weights = traj.P_N[-1].reshape(2, boxes).sum(axis=0) / 0.01
     np.testing.assert_allclose(weights, g * np.arange(boxes, 0, -1), rtol=1e-6)
+
+
+def wedging_disk():
+    """A disk between two steep walls (contacts 0 and 1), above a floor that is far away (contact 2)."""
+    angles = np.array([-1.2, 1.2])
+    normals = jnp.asarray(np.stack([-np.sin(angles), np.cos(angles)], axis=1))
+    tangents = jnp.asarray(np.stack([np.cos(angles), np.sin(angles)], axis=1))
+    walls = ns.Contacts(
+        lambda t, q, p: normals @ q[:2] - 0.1,
+        lambda t, q, u, p: (tangents @ u[:2] + 0.1 * u[2])[:, None],
+        e_N=lambda p: p["e"],
+        mu=0.8,
+    )
+    return ns.System(
+        dict(e=0.4),
+        mass=lambda t, q, p: jnp.diag(jnp.array([1.0, 1.0, 0.005])),
+        potential=lambda t, q, p: 9.81 * q[1],
+        contacts=(walls, ns.Contacts(lambda t, q, p: q[1:2] + 9.0, e_N=lambda p: p["e"])),
+    )
+
+
+@pytest.mark.parametrize("integrator", [ns.Moreau(), ns.Rattle()], ids=lambda i: type(i).__name__)
+def test_the_error_names_the_contacts_that_wedge(integrator):
+    disk = wedging_disk()
+    start = jnp.array([0.0063, 1.0, 0.0]), jnp.array([-0.132, -2.0, 12.81])
+
+    def run(e):
+        return ns.simulate(disk.with_params(e=e), integrator, *start, dt=1e-3, t1=0.5)
+
+    with pytest.raises(ns.SimulationError, match=r"contacts 0, 1 hold each other in balance.*smaller e_N") as failure:
+        run(0.4)
+    status = np.asarray(failure.value.trajectory.status)
+    assert status[np.argmax(status != ns.Status.OK)] == ns.Status.INFEASIBLE
+    assert run(0.0).ok  # without restitution the same disk wedges, and rests

@@ -15,7 +15,7 @@ from jax import Array
 from numpy.polynomial.legendre import leggauss
 
 from .. import models
-from ..contact_problem import ContactSolution, solve_contacts
+from ..contact_problems import ContactSolution, solve_contacts
 from ..integrators.energy_consistent import EnergyTwoStep
 from ..laws.friction import Contensou, Shape
 from ..laws.sets import KAPPA

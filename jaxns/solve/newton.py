@@ -33,7 +33,7 @@ from .linearised import Evaluation, Result, Step
 if TYPE_CHECKING:
     from .inclusion import Problem
 
-STEPS = 10
+STEPS = 8
 PROXIMAL_FROM = 2  # steps without the proximal term: exact where the guess has the right piece of every law
 LINEARISATIONS = 50
 
@@ -57,7 +57,7 @@ def solve(problem: Problem, lift: Lift, data: Any) -> Result:
     z, P = lift.values(problem.guess, 1)(data)
     m, P = z.shape[0], P / jnp.sqrt(s.r)
     linear_only = problem.method != "newton"
-    most = problem.max_sweeps if linear_only else STEPS + LINEARISATIONS * path.MAX_ITERATIONS
+    most = problem.max_sweeps if linear_only else STEPS + 5 * path.MAX_ITERATIONS
     last = STEPS + 1 + (problem.max_sweeps if problem.method == "projected_newton" else LINEARISATIONS)
 
     def unfinished(it: _Iterate) -> Array:

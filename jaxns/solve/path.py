@@ -12,7 +12,8 @@ forward. One elimination serves Newton's correction u and the tangent T; near th
 
     J = (G + ρ − 1) ∂P/∂ζ + 1,      ρ = ε on the path, and a proximal term that vanishes with F at τ = 0,
 
-which keeps J regular where contacts are redundant. One problem at a time: arrays are (rows,), without lanes.
+which keeps J regular where contacts are redundant. A path that is lost is followed once more with more care; where that
+fails too, Newton's method has two attempts from P = 0. One problem at a time: arrays are (rows,), without lanes.
 """
 
 from __future__ import annotations
@@ -40,7 +41,9 @@ SHORTEST, LOST = 1e-10, 1e-6  # a prediction, or a correction, that is shorter h
 SHORT = 0.05  # a correction that is shorter goes back to the path
 TRIAL = 1e-2  # error, relative to c, below which Newton's method is tried, and then again at a tenth of it
 RAY = 1e6  # percussions this large, relative to c: the path runs to infinity
-LAST, LAST_PROXIMAL = 20, 0.3  # steps of Newton's method from P = 0, where the path ended without a solution
+CAREFUL = 0.3  # factor on what counts as close and near, where the path was lost and is followed once more
+# Newton's method from P = 0, where the path ended without a solution: steps and proximal terms of two attempts
+LAST_STEPS, LAST_PROXIMAL = (20, 40), (0.3, 1e-3)
 
 
 class Laws(Protocol):
@@ -56,7 +59,7 @@ class Laws(Protocol):
 
 
 class Solution(NamedTuple):
-    P: Array  # (n,)
+    P: Array  # (n,); on a ray that of the last point, 10⁶ times as large as what it should balance
     iterations: Array  # () eliminations
     ray: Array  # () bool: the path ran to infinity, along percussions that hold each other in balance
 
@@ -89,7 +92,7 @@ class _State(NamedTuple):
     theta: Array
     newton: Array  # bool: at τ = 0
     steps: Array  # of Newton's method that are left
-    proximal: Array
+    attempt: Array  # 0 the path, 1 the path with care, 2 and 3 Newton's method from P = 0
     iterations: Array
     ray: Array
     on: Array
@@ -147,7 +150,8 @@ def solve(laws: Laws, contacts: Contacts, warm: Array, max_iterations: int) -> S
         A = jnp.where(same, at[:, 2:][:, place], 0.0)
         K = c.G @ jnp.concatenate([at[:, :2], A], axis=1)
         F = K[:, 0] + (epsilon - 1.0) * P + constant + s.zeta
-        rho = jnp.where(s.newton, s.proximal * jnp.minimum(norm(F) / scale, 1.0), epsilon)
+        proximal = jnp.where(s.attempt == 2, LAST_PROXIMAL[0], jnp.where(s.attempt == 3, LAST_PROXIMAL[1], PROXIMAL))
+        rho = jnp.where(s.newton, proximal * jnp.minimum(norm(F) / scale, 1.0), epsilon)
         F_theta = K[:, 1] + (epsilon - 1.0) * P_theta + 2.0 * epsilon * P
         J = K[:, 2:] + (rho - 1.0) * A + jnp.eye(A.shape[0], dtype=A.dtype)
         steps, sign = dense.eliminate_with_sign(J, -jnp.stack([F, F_theta], axis=1))
@@ -157,12 +161,9 @@ def solve(laws: Laws, contacts: Contacts, warm: Array, max_iterations: int) -> S
         tau = jnp.where(s.newton, 0.0, jnp.exp(s.theta))
         at = linear(s, tau)
         solved = s.newton & (largest(at.F * c.unit) <= c.tol)
-        new = _advance(laws, s, at, tau, constant, scale)
-        iterations = s.iterations + 1
-        stuck = s.newton & ~new.newton & (s.proximal == LAST_PROXIMAL)
-        return new._replace(
-            P=at.P, iterations=iterations, solved=solved, on=~solved & ~stuck & (iterations <= max_iterations)
-        )
+        late = s.iterations >= max_iterations * (1 + s.attempt)
+        new = _advance(laws, s, at, tau, constant, scale, late)
+        return new._replace(P=at.P, iterations=s.iterations + 1, solved=solved, on=~solved & (new.attempt < 4))
 
     one = jnp.ones_like(scale)
     yes, no = one > 0.0, one < 0.0
@@ -170,15 +171,16 @@ def solve(laws: Laws, contacts: Contacts, warm: Array, max_iterations: int) -> S
     nowhere = _Point(none, none, none, beginning, 0.0 * one, 0.0 * one, no)
     start = _State(
         zeta=jnp.where(warm > 0, c.P - c.y, 0.0), P=c.P, theta=beginning, newton=warm > 0, steps=warm,
-        proximal=PROXIMAL * one, iterations=0 * warm, ray=no, on=yes, solved=no, last=nowhere, anchor=nowhere,
+        attempt=0 * warm, iterations=0 * warm, ray=no, on=yes, solved=no, last=nowhere, anchor=nowhere,
         length=STEP * one, anchor_length=STEP * one, damping=one, last_F=one, forward=0.0 * one, begun=no,
         trial=TRIAL * scale,
     )  # fmt: skip
     end = _packed_while(lambda s: s.on, body, start)
-    return Solution(end.P, end.iterations, end.ray & ~end.solved)
+    ray = end.ray & ~end.solved
+    return Solution(jnp.where(ray, end.anchor.zeta, end.P), end.iterations, ray)  # far out, ζ = P − y is P
 
 
-def _advance(laws: Laws, s: _State, at: _Linear, tau: Array, c: Array, scale: Array) -> _State:
+def _advance(laws: Laws, s: _State, at: _Linear, tau: Array, c: Array, scale: Array, late: Array) -> _State:
     """Where to go from a point: accept it or not, correct, predict, or try Newton's method at τ = 0."""
     # The tangent of unit length, and the part of Newton's correction across it, in the metric (1/D², 1) of (ζ, θ). No
     # division where a product will do: each becomes a kernel of its own.
@@ -193,8 +195,10 @@ def _advance(laws: Laws, s: _State, at: _Linear, tau: Array, c: Array, scale: Ar
     square_u, square_F = total(u * u) + (D * u_theta) ** 2, total(at.F * at.F)
     finite = jnp.isfinite(square_F + square_u + T_theta)
 
+    care = jnp.where(s.attempt == 0, 1.0, CAREFUL)
+
     def within(F: float, u: float) -> Array:
-        return (square_F < laws.n_N * (F * tau) ** 2) & (square_u < (u * D) ** 2)
+        return (square_F < laws.n_N * (care * F * tau) ** 2) & (square_u < (care * u * D) ** 2)
 
     corrected = (1.0 - 0.1 * s.damping) ** 2 * s.last_F >= square_F
     exact = square_F < laws.n_N * (1e-6 * tau) ** 2
@@ -221,8 +225,11 @@ def _advance(laws: Laws, s: _State, at: _Linear, tau: Array, c: Array, scale: Ar
     lost = failed & (~s.begun | (damping < LOST) | (length < SHORTEST))
 
     more = s.newton & (s.steps > 0) & finite
-    chance = (lost | ray) & (s.proximal != LAST_PROXIMAL)
-    begin = s.newton & ~more & ~s.begun
+    over = ~more & (s.attempt >= 2)
+    again = lost & (s.attempt == 0) & ~late
+    chance = (over | lost | ray | (late & ~more)) & ~again
+    attempt = jnp.where(again, 1, jnp.where(chance, jnp.maximum(s.attempt, 1) + 1, s.attempt))
+    begin = (s.newton & ~more & ~s.begun) | again
     zeta, theta = last.move(length, damping)
     zeta = jnp.where(begin, 0.0, zeta)
     # ζ = P − y, with y = F − (ε − 1) P − ζ and ε → 0
@@ -232,18 +239,18 @@ def _advance(laws: Laws, s: _State, at: _Linear, tau: Array, c: Array, scale: Ar
         zeta=jnp.where(more, s.zeta + step, zeta),
         theta=jnp.where(stays, s.theta, jnp.where(begin, jnp.log(scale), theta)),
         newton=more | polish | chance,
-        steps=jnp.where(chance, LAST, jnp.where(polish, POLISH, s.steps - 1)),
-        proximal=jnp.where(chance, LAST_PROXIMAL, s.proximal),
+        steps=jnp.where(chance, jnp.where(attempt == 2, *LAST_STEPS), jnp.where(polish, POLISH, s.steps - 1)),
+        attempt=attempt,
         ray=s.ray | ray,
         last=last,
         anchor=_pick(close, point, s.anchor),
-        length=length,
+        length=jnp.where(again, STEP, length),
         anchor_length=jnp.where(close | back, length, s.anchor_length),
-        damping=damping,
+        damping=jnp.where(again, 1.0, damping),
         last_F=jnp.where(accept, square_F, s.last_F),
-        forward=forward,
-        begun=s.begun | accept,
-        trial=jnp.where(polish, 0.1 * at.bend, s.trial),
+        forward=jnp.where(again, 0.0, forward),
+        begun=(s.begun | accept) & ~again,
+        trial=jnp.where(again, TRIAL * scale, jnp.where(polish, 0.1 * at.bend, s.trial)),
     )
 
 

@@ -9,11 +9,11 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from .integrators.base import tolerance
-from .laws.friction import Coulomb, FrictionLaw
-from .laws.table import LawTable
-from .solve import dense, implicit
-from .solve.inclusion import METHODS, Problem, Scaling
+from ..integrators.base import tolerance
+from ..laws.friction import Coulomb, FrictionLaw
+from ..laws.table import LawTable
+from ..solve import dense, implicit
+from ..solve.inclusion import METHODS, Problem, Scaling
 
 
 class ContactSolution(NamedTuple):
@@ -69,7 +69,8 @@ def solve_contacts(
     - max_sweeps: limit of the projected methods
 
     Works under `jit` and `vmap`, and is differentiable with respect to G, c and mu by the implicit function theorem. A
-    failure shows in `status`; G may be singular.
+    failure shows in `status`; G may be singular. Where the status is INFEASIBLE, the percussions are large ones that hold
+    each other in balance: their contacts wedge.
 
     >>> import jax.numpy as jnp
     >>> G = jnp.array([[1.0, 0.0], [0.0, 2.0]])
