@@ -198,3 +198,28 @@ def test_tolerance_that_single_precision_cannot_reach_says_how_to_enable_double(
 def test_tolerance_below_double_precision():
     with pytest.raises(ValueError, match="tol=1e-17 cannot be reached in float64"):
         run(integrator=ns.Moreau(tol=1e-17))
+
+
+@pytest.mark.parametrize("law", [None, ns.Coulomb(), ns.AnisotropicCoulomb(), ns.Contensou()], ids=str)
+def test_friction_without_a_normal_force_is_refused(law):
+    """It would be frictionless, whatever mu."""
+    with pytest.raises(ValueError, match=r"needs a normal force.*frictionless.*Give a gap"):
+        ns.Contacts(None, slip, mu=0.3, law=law)
+
+
+def test_a_law_that_needs_no_normal_force_needs_no_gap():
+    class Belt(ns.FrictionLaw):
+        needs_normal_force = False
+
+        def project(self, x, mu, reservoir):
+            return jnp.clip(x, -mu, mu)
+
+    group = ns.Contacts(None, slip, mu=0.3, law=Belt())
+    traj = run(ns.System({"m": 1.0}, GOOD["mass"], contacts=group), ns.Moreau(), dt=0.01, num_steps=1)
+    np.testing.assert_allclose(traj.P_F[1], [[-0.3]], atol=1e-10)
+    np.testing.assert_allclose(traj.u[1], [0.2, 0.0], atol=1e-10)
+
+
+def test_a_law_that_is_no_law_is_named():
+    with pytest.raises(TypeError, match=r"law must be a friction law.*'coulomb'"):
+        ns.Contacts(gap, slip, law="coulomb")

@@ -34,6 +34,7 @@ class FrictionLaw(ABC):
 
     isotropic: ClassVar[bool] = False  # whether all rows of a contact share one μ
     unilateral: ClassVar[bool] = False  # whether C_F is the half-line R−, whatever μ and P_N
+    needs_normal_force: ClassVar[bool] = True  # whether C_F is a point at P_N = 0, so that a contact must have a gap
 
     @abstractmethod
     def project(self, x: Array, mu: Array, reservoir: Array) -> Array:
@@ -236,6 +237,7 @@ class SpragClutch(FrictionLaw):
     """
 
     unilateral: ClassVar[bool] = True
+    needs_normal_force: ClassVar[bool] = False
 
     def project(self, x: Array, mu: Array, reservoir: Array) -> Array:
         return sets.project_nonpositive(x)
