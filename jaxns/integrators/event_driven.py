@@ -75,7 +75,9 @@ class EventDriven(Settings):
         laws = law_table(system.rows(t, q, u))
         for _, d, law in laws.groups:
             if d and law.gauge(jnp.ones((d,), q.dtype), jnp.ones((d,), q.dtype)) is None:
-                raise TypeError(f"EventDriven: {type(law).__name__} has no gauge; use Coulomb or AnisotropicCoulomb.")
+                raise TypeError(
+                    f"EventDriven: {type(law).__name__} has no gauge; use Coulomb or AnisotropicCoulomb, or define `gauge`."
+                )
         no = jnp.zeros((laws.n_N,), bool)
         mode = Mode(no, no, jnp.zeros((laws.n_F,), q.dtype))
         return Memory(mode, dt, jnp.asarray(True), Log.empty(self.max_events, laws, q.dtype))
