@@ -16,6 +16,7 @@ from jax import Array, lax
 from .integrators.base import Integrator, law_table, tolerance
 from .integrators.event_state import Memory
 from .model.system import Rows, System
+from .solve.defined import accepted_or
 from .solve.implicit import ROOT
 from .solve.status import Status
 from .trajectory import ROWS, Trajectory
@@ -73,13 +74,13 @@ def _step(system: System, integrator: Integrator, tol: Any, loop: Loop) -> tuple
         after = replace(
             loop,
             n=loop.n + 1,
-            q=keep(new.q, loop.q),
-            u=keep(new.u, loop.u),
+            q=accepted_or(accepted, new.q, loop.q),
+            u=accepted_or(accepted, new.u, loop.u),
             memory=jax.tree.map(keep, new.memory, loop.memory),
             status=jnp.where(alive, outcome, loop.status),
         )
         return after, {
-            **_split(rows, keep(new.P, jnp.zeros_like(new.P))),
+            **_split(rows, accepted_or(accepted, new.P, jnp.zeros_like(new.P))),
             "status": jnp.where(alive, outcome, Status.STOPPED),
             "stage_iterations": jnp.stack([s.iterations for s in new.solves]),
             "residual": jnp.max(jnp.stack([s.residual for s in new.solves])),

@@ -13,6 +13,7 @@ from jax import Array
 from . import loop
 from .integrators.base import Integrator, law_table, tolerance
 from .integrators.event_state import Memory
+from .model.affinity import check_affinity
 from .model.checks import check_arguments, check_coefficients, check_initial_values, check_restitution, check_shapes
 from .model.system import Rows, System
 from .model.values import inside_trace, is_concrete
@@ -82,6 +83,7 @@ def simulate(
         return loop.finish(begin, *loop.scan(system, integrator, tol, begin, num_steps // save_every, save_every))
     system, q0, u0 = jax.tree.map(_strong, (system, q0, u0))
     initial = q0, u0, np.asarray(dt, q0.dtype), np.asarray(t0, q0.dtype)
+    check_affinity(system, initial[3], q0, u0)
     if check:
         here = initial[3], q0, u0
         check_restitution(system, rows, check_initial_values(system, rows, *here), *here)

@@ -16,7 +16,7 @@ FILES = sorted(PACKAGE.rglob("*.py"))
 ALLOWED = {  # what each layer may import of jaxns
     "cache": set(),
     "scene": set(),
-    "model": {"model"},
+    "model": {"model", "solve"},  # of which linear algebra alone, see below
     "laws": {"laws"},
     "solve": {"solve"},
     "integrators": {"model", "laws", "solve", "integrators"},
@@ -77,6 +77,12 @@ def test_relative_and_absolute_imports_are_understood():
 def test_layer_imports_only_what_lies_below_it(name):
     for file in files_of(name):
         assert imported_layers(file) <= ALLOWED[name], module_name(file)
+
+
+def test_models_use_of_the_solvers_linear_algebra_alone():
+    for file in files_of("model"):
+        used = {name for name in imported_modules(file) if name.startswith("jaxns.solve")}
+        assert used <= {"jaxns.solve.dense"}, module_name(file)
 
 
 def test_nothing_imports_the_command_line():

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
 import jaxns as ns
-from jaxns.model.rotation import rotation_matrix
+from jaxns.model.rotation import quaternion_product, rotation_matrix
 
 THETA = np.array([1.0, 2.0, 2.6])
 PARAMS = {"m": 1.5, "Theta": jnp.asarray(THETA)}
@@ -100,3 +101,94 @@ def test_planar_body_and_point_mass_fall():
         system = ns.System({"m": 2.0, **extra}, **arguments, potential=lambda t, q, p: 9.81 * p["m"] * q[1])
         traj = ns.simulate(system, ns.EnergyConstantMass(), jnp.zeros(n), jnp.ones(n), dt=0.1, num_steps=10)
         np.testing.assert_allclose(traj.q[-1, :2], [1.0, 1.0 - 0.5 * 9.81], rtol=1e-9)
+
+
+# Gyroscopic forces of square kinematics --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("A", [[1.0, 0.0, 0.0, 0.0], [0.0, 1.0, 0.0, 0.0], [0.3, -0.5, 0.7, 0.4]])
+def test_gyroscopic_forces_of_the_scalable_body(A):
+    """−ω × Θω, and ωᵀΘω against the constraint, whatever the attitude."""
+    q, omega = jnp.concatenate([jnp.ones(3), jnp.asarray(A) / np.linalg.norm(A)]), np.array([1.0, 5.0, 0.5])
+    h = SYSTEMS["scalable"].h(0.0, q, jnp.concatenate([jnp.ones(3), jnp.zeros(1), omega]))
+    np.testing.assert_allclose(h[:3], 0.0, atol=1e-12)
+    np.testing.assert_allclose(h[3], omega @ (THETA * omega), rtol=1e-12)
+    np.testing.assert_allclose(h[4:], -np.cross(omega, THETA * omega), rtol=1e-12)
+
+
+def test_gyroscopic_forces_do_not_depend_on_the_choice_of_velocities(rng):
+    """M(t, q) q̈ = h by Lagrange's equations, and the same motion in u with q̇ = B(t, q) u."""
+
+    def B(t, q):
+        return jnp.array([[1.0 + q[1] ** 2, 0.3 * q[0]], [jnp.sin(q[0] + t), 2.0 + q[1] * t]])
+
+    def mass(t, q, p):
+        return jnp.array([[2.0 + t + jnp.cos(q[1]), q[0] * q[1]], [q[0] * q[1], 3.0 + q[0] ** 2]])
+
+    def potential(t, q, p):
+        return jnp.sin(q[0]) * q[1]
+
+    plain = ns.System(None, mass, potential)
+    other = ns.System(
+        None, lambda t, q, p: B(t, q).T @ mass(t, q, p) @ B(t, q), potential, kinematics=lambda t, q, u, p: B(t, q) @ u
+    )
+    for _ in range(5):
+        t, q, u = jnp.asarray(rng.normal()), jnp.asarray(0.5 * rng.normal(size=2)), jnp.asarray(rng.normal(size=2))
+        q_dot = B(t, q) @ u
+        q_ddot = np.linalg.solve(plain.M(t, q), plain.h(t, q, q_dot))
+        B_dot = jax.jvp(B, (t, q), (jnp.ones(()), q_dot))[1]
+        u_dot = np.linalg.solve(B(t, q), q_ddot - B_dot @ u)
+        np.testing.assert_allclose(other.h(t, q, u), other.M(t, q) @ u_dot, rtol=1e-9, atol=1e-9)
+
+
+def test_gyroscopic_forces_in_a_turning_frame():
+    """q is seen from a frame that turns with Ω, u is the velocity at rest: a free particle keeps it, u̇ = −Ω × u."""
+    spin = jnp.array([0.3, -0.2, 0.7])
+    particle = ns.System(None, lambda t, q, p: 2.0 * jnp.eye(3), kinematics=lambda t, q, u, p: u - jnp.cross(spin, q))
+    u = jnp.array([1.0, 2.0, 3.0])
+    np.testing.assert_allclose(particle.h(0.0, jnp.ones(3), u), -2.0 * jnp.cross(spin, u), rtol=1e-12)
+
+
+FREE = {"Theta": jnp.array([1.0, 2.0, 3.0]), "m": 1.0}
+FREE_TOP = ns.System(FREE, **ns.bodies.scalable_body())
+EULER = np.array([1.28442991, 4.93459622, -0.68307154])  # Θω̇ = −ω × Θω after 1 s from (1, 5, 0.5), by scipy's solve_ivp
+TOP_SCHEMES = [
+    *((ns.Moreau(), 1), (ns.GGLDecoupled(), 1), (ns.GGLUnified(), 2), (ns.Rattle(), 2), (ns.Lobatto(stages=3), 4)),
+    *((ns.GeneralizedAlpha(), 2), (ns.EnergyDecomposedMass(), 2), (ns.EnergyTwoStep(), 2)),
+]
+
+
+def spinning(integrator, dt):
+    u0 = jnp.array([0.0, 0.0, 0.0, 0.0, 1.0, 5.0, 0.5])
+    traj = ns.simulate(FREE_TOP, integrator, UPRIGHT, u0, dt=dt, num_steps=round(1.0 / dt))
+    return np.abs(np.asarray(traj.u[-1, 4:]) - EULER).max()
+
+
+@pytest.mark.parametrize(("scheme", "order"), [pytest.param(*s, id=type(s[0]).__name__) for s in TOP_SCHEMES])
+def test_free_top_as_scalable_body_turns_as_eulers_equations_say(scheme, order):
+    scheme = type(scheme)(tol=1e-12)
+    steps = (0.02, 0.01) if order == 4 else (0.004, 0.002)
+    errors = [spinning(scheme, dt) for dt in steps]
+    assert np.log2(errors[0] / errors[1]) == pytest.approx(order, abs=0.25), errors
+    assert errors[1] < 0.03
+
+
+def test_free_top_as_scalable_body_event_driven():
+    assert spinning(ns.EventDriven(), 0.1) < 1e-6
+
+
+@pytest.mark.parametrize("scheme", [ns.EnergyQuaternion(tol=1e-12), ns.EnergyQuaternionTwoStep(tol=1e-12)])
+def test_quaternion_schemes_derive_the_gyroscopic_forces_of_square_kinematics(scheme):
+    """A top that may also stretch, q̇ = ½ q ∘ u with u ∈ R⁴, beside a Lobatto run; the energy is constant."""
+    system = ns.System(
+        None,
+        lambda t, q, p: jnp.diag(jnp.array([1.5, 1.0, 2.0, 3.0])),
+        kinematics=lambda t, q, u, p: 0.5 * quaternion_product(q, u),
+    )
+    q0, u0 = jnp.array([1.0, 0.0, 0.0, 0.0]), jnp.array([0.1, 0.5, 1.0, 0.2])
+    exact = ns.simulate(system, ns.Lobatto(stages=3, tol=1e-12), q0, u0, dt=0.02, num_steps=50).u[-1]
+    runs = [ns.simulate(system, scheme, q0, u0, dt=dt, num_steps=round(1.0 / dt)) for dt in (0.02, 0.01)]
+    errors = [np.abs(run.u[-1] - exact).max() for run in runs]
+    assert np.log2(errors[0] / errors[1]) == pytest.approx(2.0, abs=0.1), errors
+    E = np.asarray(ns.energy(system, runs[0]).total)
+    np.testing.assert_allclose(E, E[0], rtol=1e-10)

@@ -187,3 +187,54 @@ def test_derivative_of_a_batch_without_constraints_and_contacts():
         return jax.vmap(lambda u0: ns.simulate(run, RATTLE, jnp.zeros(1), u0, dt=1e-2, num_steps=100).u[-1, 0])(starts)
 
     np.testing.assert_allclose(jax.jacfwd(speeds)(0.5), -np.exp(-0.5) * np.array([1.0, 2.0]), rtol=1e-3)
+
+
+# Failed runs --------------------------------------------------------------------------------------------------------
+
+
+def press(a, integrator, **arguments):
+    """A block that is pushed while two plates close: no position is left after 0.075 s, and the step there fails."""
+    return ns.simulate(PRESS.with_params(a=a), integrator, jnp.zeros(1), jnp.zeros(1), dt=0.02, **arguments)
+
+
+PRESS = ns.System(
+    {"a": 1.0},
+    lambda t, q, p: jnp.eye(1),
+    force=lambda t, q, u, p: p["a"] * jnp.ones(1),
+    contacts=ns.Contacts(lambda t, q, p: jnp.stack([q[0] + 0.05, 0.1 - 2.0 * t - q[0]])),
+)
+
+
+@pytest.mark.parametrize("derivative", [jax.jacfwd, jax.jacrev])
+def test_a_failed_run_has_no_derivative(derivative):
+    """Rows before the failure keep theirs, 0.5 t²; what a failed step leaves behind has none, and its cotangents of zero
+    do no harm."""
+    status = np.asarray(press(1.0, RATTLE, num_steps=6, throw=False).status)
+    assert list(status) == [0, 0, 0, ns.Status.INFEASIBLE, ns.Status.STOPPED, ns.Status.STOPPED]
+
+    def rows(a):
+        traj = press(a, RATTLE, num_steps=6)
+        return {"q": traj.q[:, 0], "u": traj.u[:, 0], "P_N": traj.P_N[:, 0]}
+
+    by_row = jax.jit(derivative(rows))(1.0)
+    np.testing.assert_allclose(by_row["q"][:3], [0.0, 0.0002, 0.0008], atol=1e-12)
+    for name in by_row:
+        np.testing.assert_array_equal(np.isfinite(by_row[name]), [True] * 4 + [False] * 3, err_msg=name)
+
+
+def test_a_failed_run_has_no_derivative_in_a_batch_and_with_few_rows():
+    def end(a, num_steps):
+        return press(a, RATTLE, num_steps=num_steps, save_every=2).q[-1, 0]
+
+    gradients = jax.vmap(jax.grad(end), in_axes=(0, None))
+    assert np.all(np.isnan(gradients(jnp.array([0.5, 1.0]), 6)))
+    np.testing.assert_allclose(gradients(jnp.array([0.5, 1.0]), 2), 0.0008, atol=1e-12)
+
+
+def test_a_run_that_fails_at_once_has_no_derivative():
+    """Its rows are the initial state, which knows nothing of the parameter."""
+    traj = ns.simulate(PRESS, RATTLE, jnp.zeros(1), jnp.zeros(1), dt=0.1, num_steps=1, throw=False)
+    assert not traj.ok
+    for derivative in (jax.jacfwd, jax.jacrev):
+        slope = derivative(lambda a: press(a, RATTLE, num_steps=1, t0=0.06).q[1, 0])(1.0)
+        assert np.isnan(slope)

@@ -189,3 +189,31 @@ def test_slope_with_reversal_impact_and_stop():
 
         differences = np.stack([(motion(theta + h * e) - motion(theta - h * e)) / (2 * h) for e in jnp.eye(3)], axis=1)
         np.testing.assert_allclose(jacobian(theta, start.q0, start.u0), differences, rtol=1e-5, atol=1e-6)
+
+
+def test_second_derivatives_are_refused():
+    """They would lack those of the instants of events; first derivatives, of any kind and in a batch, are there."""
+
+    def height(e_N):
+        return ns.simulate(falling_ball(e_N), EVENT, jnp.ones(1), jnp.zeros(1), dt=0.2, num_steps=4).q[-1, 0]
+
+    first = [float(d(height)(0.7)) for d in (jax.grad, jax.jacfwd, jax.jacrev)]
+    np.testing.assert_allclose(first, first[0], rtol=1e-9)
+    for second in (jax.hessian, lambda f: jax.grad(jax.grad(f)), lambda f: jax.jit(jax.jacfwd(jax.jacfwd(f)))):
+        with pytest.raises(NotImplementedError, match="second derivatives through EventDriven"):
+            second(height)(0.7)
+
+
+def test_a_failed_run_has_no_derivative():
+    """Rows may take two steps alone, and the second one has a sequence of impacts in it."""
+
+    def height(g):
+        system = falling_ball(0.2).with_params(gravity=g)
+        integrator = ns.EventDriven(max_steps=2)
+        return ns.simulate(system, integrator, jnp.ones(1), jnp.zeros(1), dt=0.4, num_steps=2, throw=False).q[:, 0]
+
+    value, slope = height(9.81), jax.jacfwd(height)(9.81)
+    np.testing.assert_allclose(value[1], 1.0 - 0.5 * 9.81 * 0.4**2, rtol=1e-9)
+    np.testing.assert_allclose(slope[:2], [0.0, -0.08], rtol=1e-9, atol=1e-12)
+    assert value[2] == value[1] and np.isnan(slope[2])
+    assert np.isnan(jax.grad(lambda g: height(g)[2])(9.81))

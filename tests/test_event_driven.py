@@ -343,3 +343,38 @@ def test_laws_without_a_gauge_are_refused():
     problem = ns.models.tippedisk(law=ns.Contensou("exact"))
     with pytest.raises(TypeError, match="Contensou"):
         ns.simulate(problem.system, EVENT, problem.q0, problem.u0, dt=0.01, num_steps=1)
+
+
+class Tilted(ns.AnisotropicCoulomb):
+    """The ellipse of `AnisotropicCoulomb`, turned by TILT against the axes of the slip."""
+
+    def project(self, x, mu, reservoir):
+        return TURN.T @ ns.AnisotropicCoulomb().project(TURN @ x, mu, reservoir)
+
+    def sliding(self, xi, mu, reservoir):
+        return TURN.T @ ns.AnisotropicCoulomb().sliding(TURN @ xi, mu, reservoir)
+
+    def gauge(self, P, mu):
+        return ns.AnisotropicCoulomb().gauge(TURN @ P, mu)
+
+
+TURN = np.array([[np.cos(0.5), np.sin(0.5)], [-np.sin(0.5), np.cos(0.5)]])
+
+
+def test_a_law_of_ones_own_begins_to_slide_along_its_own_normal():
+    """A block under a growing force: the turned ellipse is the straight one in a turned slip."""
+
+    def block(law, slip):
+        contacts = ns.Contacts(lambda t, q, p: q[2:], slip, mu=jnp.array([[0.25, 0.2]]), law=law)
+        force = lambda t, q, u, p: jnp.array([3.0, 0.0, 0.0]) * t + jnp.array([0.0, 0.5, -10.0])  # noqa: E731
+        return ns.System(None, lambda t, q, p: jnp.eye(3), force=force, contacts=contacts)
+
+    systems = (
+        block(Tilted(), lambda t, q, u, p: u[None, :2]),
+        block(ns.AnisotropicCoulomb(), lambda t, q, u, p: (TURN @ u[:2])[None]),
+    )
+    zero = jnp.zeros(3)
+    own, straight = (ns.simulate(system, EVENT, zero, zero, dt=0.1, t1=1.5) for system in systems)
+    assert float(jnp.linalg.norm(straight.u[-1])) > 0.5  # it slides
+    np.testing.assert_allclose(own.events.t, straight.events.t, atol=1e-9)
+    np.testing.assert_allclose(own.u, straight.u, atol=1e-7)  # steps are chosen by the components of u

@@ -338,8 +338,22 @@ def test_asymmetric_top_conserves_angular_momentum_to_second_order_or_higher(int
 
 @pytest.mark.parametrize("integrator", FIRST_ORDER)
 def test_asymmetric_top_conserves_angular_momentum_to_first_order(integrator):
-    momenta, _ = top_errors(integrator)
+    momenta, lengths = top_errors(integrator)
     assert np.all(orders(momenta) >= 0.8), momenta
+    assert lengths.max() <= 1e-13
+
+
+@pytest.mark.parametrize("integrator", FIRST_ORDER)
+def test_quaternions_keep_their_length_in_fast_spin_and_contact(integrator):
+    """A body that turns by 0.2 rad in a step, and the tippedisk on its floor, whose contact moves the quaternion, too."""
+    body = ns.System({"m": 1.0, "Theta": jnp.asarray(INERTIA)}, **ns.bodies.quaternion_body())
+    q0, u0 = jnp.array([0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0]), jnp.array([0.0, 0.0, 0.0, 1.0, 20.0, 1.0])
+    free = ns.simulate(body, integrator, q0, u0, dt=1e-2, num_steps=100)
+    disk = ns.models.tippedisk()
+    rolling = ns.simulate(disk.system, integrator, disk.q0, disk.u0, dt=1e-3, num_steps=500)
+    assert np.sum(np.asarray(rolling.P_N)) > 0.0
+    for traj in (free, rolling):
+        np.testing.assert_allclose(jnp.linalg.norm(traj.q[:, 3:], axis=1), 1.0, rtol=0.0, atol=1e-13)
 
 
 # No rows at all -----------------------------------------------------------------------------------------------------

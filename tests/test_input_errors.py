@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import jaxns as ns
+from jaxns.model import affinity
 
 Q0, U0 = np.array([0.0, 1.0]), np.array([0.5, 0.0])
 GOOD = {
@@ -198,3 +199,86 @@ def test_tolerance_that_single_precision_cannot_reach_says_how_to_enable_double(
 def test_tolerance_below_double_precision():
     with pytest.raises(ValueError, match="tol=1e-17 cannot be reached in float64"):
         run(integrator=ns.Moreau(tol=1e-17))
+
+
+@pytest.mark.parametrize("law", [None, ns.Coulomb(), ns.AnisotropicCoulomb(), ns.Contensou()], ids=str)
+def test_friction_without_a_normal_force_is_refused(law):
+    """It would be frictionless, whatever mu."""
+    with pytest.raises(ValueError, match=r"needs a normal force.*frictionless.*Give a gap"):
+        ns.Contacts(None, slip, mu=0.3, law=law)
+
+
+def test_a_law_that_needs_no_normal_force_needs_no_gap():
+    class Belt(ns.FrictionLaw):
+        needs_normal_force = False
+
+        def project(self, x, mu, reservoir):
+            return jnp.clip(x, -mu, mu)
+
+    group = ns.Contacts(None, slip, mu=0.3, law=Belt())
+    traj = run(ns.System({"m": 1.0}, GOOD["mass"], contacts=group), ns.Moreau(), dt=0.01, num_steps=1)
+    np.testing.assert_allclose(traj.P_F[1], [[-0.3]], atol=1e-10)
+    np.testing.assert_allclose(traj.u[1], [0.2, 0.0], atol=1e-10)
+
+
+def test_a_law_that_is_no_law_is_named():
+    with pytest.raises(TypeError, match=r"law must be a friction law.*'coulomb'"):
+        ns.Contacts(gap, slip, law="coulomb")
+
+
+# Functions that must be affine in u -------------------------------------------------------------------------------------
+
+NOT_AFFINE = {
+    "slip of contact group 0": lambda f: {"contacts": ns.Contacts(gap, lambda t, q, u, p: f(u[:1])[:, None], mu=0.3)},
+    "kinematics": lambda f: {"kinematics": lambda t, q, u, p: f(u), "contacts": ns.Contacts(gap)},
+    "velocity_constraint": lambda f: {
+        "velocity_constraint": lambda t, q, u, p: f(u[:1]) - f(jnp.asarray(U0[:1])),
+        "contacts": ns.Contacts(gap),
+    },
+}
+BENT = {
+    "square": lambda v: v * v,
+    "absolute value": jnp.abs,
+    "regularised sign": lambda v: jnp.tanh(v / 1e-3),
+    "direction": lambda v: v / jnp.sqrt(v @ v + 1e-12),
+    "saturation": lambda v: jnp.clip(v, -100.0, 100.0),
+}
+
+
+@pytest.mark.parametrize("bend", BENT)
+@pytest.mark.parametrize("name", NOT_AFFINE)
+def test_a_function_that_is_not_affine_in_the_velocities_is_named(name, bend):
+    with pytest.raises(ValueError, match=rf"{name} .*must be affine in u.*force direction.*wrong"):
+        run(build(**NOT_AFFINE[name](BENT[bend])))
+
+
+def test_a_function_that_is_not_affine_is_named_each_time():
+    system = build(**NOT_AFFINE["kinematics"](BENT["square"]))
+    for _ in range(2):
+        with pytest.raises(ValueError, match="affine"):
+            run(system)
+
+
+@pytest.mark.parametrize(
+    "affine",
+    [
+        lambda u: jnp.where(u > 0.0, 2.0 * u, u + u) + 1e6,
+        lambda u: jax.lax.fori_loop(0, 3, lambda i, v: v + u, jnp.zeros_like(u)),
+        lambda u: u**2 / u,
+    ],
+    ids=["both sides alike", "loop", "quotient"],
+)
+def test_an_affine_function_is_recognised_by_its_values_where_its_trace_does_not_tell(affine, monkeypatch):
+    """And it is tried once: the second run looks at nothing."""
+    tries = []
+    defects = affinity._defects
+    monkeypatch.setattr(affinity, "_defects", lambda *arguments: tries.append(1) or defects(*arguments))
+    system = build(contacts=ns.Contacts(gap, lambda t, q, u, p: affine(u[:1])[:, None], mu=0.3))
+    for _ in range(2):
+        assert run(system).ok
+    assert len(tries) == 1
+
+
+def test_square_kinematics_must_be_invertible():
+    with pytest.raises(ValueError, match=r"kinematics.*invertible.*singular values"):
+        run(build(kinematics=lambda t, q, u, p: jnp.stack([u[0], u[0]]), contacts=ns.Contacts(gap)))

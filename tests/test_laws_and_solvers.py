@@ -51,6 +51,35 @@ def test_lemke_says_that_it_is_for_planar_friction():
         run(disk, ns.Moreau(solver="lemke"), dt=1e-3, num_steps=2)
 
 
+class Scales(ns.FrictionLaw):
+    """Planar friction against negative slip alone."""
+
+    def project(self, x, mu, reservoir):
+        return jnp.clip(x, -mu * reservoir, 0.0)
+
+
+class Narrow(ns.Coulomb):
+    """Half of Coulomb's friction: a set of its own, so nothing that its base says of another set holds."""
+
+    def project(self, x, mu, reservoir):
+        return jnp.clip(x, -0.5 * mu * reservoir, 0.5 * mu * reservoir)
+
+
+@pytest.mark.parametrize("law", [Scales(), Narrow()], ids=["Scales", "Narrow"])
+def test_lemke_refuses_sets_that_it_does_not_know(law):
+    G, c = jnp.eye(2), jnp.array([-1.0, 1.0])
+    expected = [[0.0]] if isinstance(law, Scales) else [[-0.125]]
+    np.testing.assert_allclose(ns.solve_contacts(G, c, mu=0.25, law=law).P_F, expected, atol=1e-12)
+    with pytest.raises(ValueError, match=rf"not the set of {type(law).__name__}.*newton.*interval = True"):
+        ns.solve_contacts(G, c, mu=0.25, law=law, method="lemke")
+
+
+def test_a_set_of_its_own_has_no_gauge_of_another():
+    assert ns.Coulomb().gauge(jnp.ones(1), jnp.ones(1)) is not None
+    assert Narrow().gauge(jnp.ones(1), jnp.ones(1)) is None
+    assert not Narrow.interval and Narrow.isotropic
+
+
 # Coulomb–Contensou friction -----------------------------------------------------------------------------------------
 
 

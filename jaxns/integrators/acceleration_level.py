@@ -42,7 +42,7 @@ def unit_slips(laws: LawTable, gamma_F: Array) -> tuple[Array, Array]:
 def holding_direction(laws: LawTable, mu: Array, force_F: Array) -> Array:
     """The direction (n_F,) in which contacts begin to slide that forces λ_F (n_F,) can no longer hold: the normal of their
     sets at −λ_F."""
-    return unit_slips(laws, -jnp.where(mu > 0.0, force_F / jnp.where(mu > 0.0, mu, 1.0) ** 2, 0.0))[0]
+    return unit_slips(laws, laws.normal(force_F, mu))[0]
 
 
 # Which contacts act -------------------------------------------------------------------------------------------------

@@ -164,7 +164,7 @@ class EnergyDecomposedMass(_Consistent):
         Q(q^B)ᵀ M (u^E − u^B) + H(u^B, q^B)(q^E − q^B) + Δt DVᵀ − Dgᵀ λ̂ − Dγ(u^E)ᵀ κ̂ − W λ̂_i = 0
         M Q(q^B)(q^B − q^E) + Δt/2 M (u^B + u^E) − (∂γ/∂u(q^B))ᵀ κ̂ = 0
 
-    and the rows of `EnergyConstantMass` (Möller 2011, eq. 5.72). The gyroscopic forces are H: `force` must not hold them.
+    and the rows of `EnergyConstantMass` (Möller 2011, eq. 5.72). The gyroscopic forces are H, those of `System.gyroscopic`.
     Contacts are perfectly elastic.
 
     - midpoint: Q and H at the midpoint, which is of second order instead of first
@@ -281,7 +281,8 @@ class EnergyQuaternion(_Consistent):
 
     def _form(self, system: System, t: Array, q: Array, u: Array) -> Form:
         _needs_constant_mass(self, system, t, q)
-        return Form(True, False, False, self.normals == "discrete", restitution=True)
+        form = Form(True, False, False, self.normals == "discrete", restitution=True)
+        return form._replace(gyroscopic=q.shape == u.shape)
 
 
 @dataclass(frozen=True)
@@ -311,7 +312,7 @@ class EnergyQuaternionTwoStep(_TwoStep):
 
     def _form(self, system: System, t: Array, q: Array, u: Array) -> Form:
         _needs_constant_mass(self, system, t, q)
-        return Form(True, False, False, self.normals == "discrete")
+        return Form(True, False, False, self.normals == "discrete", gyroscopic=q.shape == u.shape)
 
 
 def _decomposed(integrator: Any, system: System, t: Array, q: Array, u: Array) -> Form:

@@ -18,6 +18,7 @@ from jax import Array, lax
 from jax.ad_checkpoint import checkpoint_name
 
 from ..model.system import System
+from ..solve.defined import once_differentiable
 from ..solve.implicit import ROOT, zero_tangent
 from ..solve.inclusion import Stats
 from .acceleration_level import Mode
@@ -75,7 +76,9 @@ class EventDriven(Settings):
         laws = law_table(system.rows(t, q, u))
         for _, d, law in laws.groups:
             if d and law.gauge(jnp.ones((d,), q.dtype), jnp.ones((d,), q.dtype)) is None:
-                raise TypeError(f"EventDriven: {type(law).__name__} has no gauge; use Coulomb or AnisotropicCoulomb.")
+                raise TypeError(
+                    f"EventDriven: {type(law).__name__} has no gauge; use Coulomb or AnisotropicCoulomb, or define `gauge`."
+                )
         no = jnp.zeros((laws.n_N,), bool)
         mode = Mode(no, no, jnp.zeros((laws.n_F,), q.dtype))
         return Memory(mode, dt, jnp.asarray(True), Log.empty(self.max_events, laws, q.dtype))
@@ -93,9 +96,16 @@ def _advance(row: RowLoop, theta: Theta) -> Outcome:
     return row.run(theta, record=False)[0]
 
 
+_NO_SECOND_DERIVATIVE = (
+    "second derivatives through EventDriven are not available: those of event times are missing. Take differences of "
+    "jax.grad, or a method that needs first derivatives alone, such as ns.identify."
+)
+
+
 @_advance.defjvp
 def _advance_jvp(row: RowLoop, primals: tuple[Theta], tangents: tuple[Theta]) -> tuple[Any, Any]:
     (theta,), (theta_dot,) = primals, tangents
+    theta = once_differentiable(theta, _NO_SECOND_DERIVATIVE)
     outcome, schedule = row.run(lax.stop_gradient(theta), record=True)
     # A reverse pass keeps the schedule and never repeats the loop.
     outcome, schedule = jax.tree.map(lambda x: checkpoint_name(x, ROOT), (outcome, schedule))

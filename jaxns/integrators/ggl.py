@@ -28,7 +28,7 @@ from .base import (
     velocity_unit,
     with_row_of_system,
 )
-from .moreau import Moreau, midpoint
+from .moreau import Moreau, midpoint, on_manifold
 from .position_level import of_position
 
 Level = Literal["ggl", "index3", "index2", "index1"]
@@ -39,13 +39,19 @@ def _correction_laws(laws: LawTable, n_g: int) -> LawTable:
     return LawTable(n_g, tuple((n, 0, law) for n, _, law in laws.groups))
 
 
-def _correction_velocity(system: System, t: Array, q: Array, u: Array, n_g: int, psi: Array) -> Array:
-    """B W ψ (nq,) for the directions of g and g_N at (t, q)."""
+def _covelocity(configuration: Configuration, n_g: int, psi: Array) -> Array:
+    """W ψ (nu,) for the directions of g and g_N."""
+    system, t, q, u = configuration
 
     def rates(u: Array) -> Array:
         return jnp.concatenate([system.g_dot(t, q, u)[:n_g], system.g_N_dot(t, q, u)])
 
-    (covelocity,) = jax.vjp(rates, u)[1](psi)
+    return jax.vjp(rates, u)[1](psi)[0]
+
+
+def _correction_velocity(configuration: Configuration, covelocity: Array) -> Array:
+    """B W ψ (nq,)."""
+    system, t, q, u = configuration
     return jax.jvp(lambda u: system.q_dot(t, q, u), (u,), (covelocity,))[1]
 
 
@@ -61,6 +67,9 @@ class GGLDecoupled:
 
         q⁺ = q̄ + B W(t_M, q_M) Ψ
         g(t_{n+1}, q⁺) = 0,    g_N(t_{n+1}, q⁺) ∈ N_{R−}(−Ψ_N)
+
+    with B at q_M. With more q than u (quaternions) the midpoint rule of `Moreau` takes the velocity (u_n + u⁺)/2 + WΨ/Δt
+    instead, which keeps the length of quaternions.
 
     (Schoeder, Ulbrich, Schindler 2014, eqs. 29–33.) First order. The correction knows nothing of the velocities, so the
     total energy oscillates where contacts stay closed: `GGLUnified` couples the two. A closed contact sits on a switch, so
@@ -94,7 +103,7 @@ class GGLDecoupled:
         free = Moreau(solver=self.solver).step(system, t, q, u, dt, memory, tol)
         rows = system.rows(t, q, u)
         projection = _projection(rows, _correction_laws(law_table(rows), rows.n_g))
-        theta = _ThetaProjection(Theta(system, t, dt, q, u, memory, tol), free.q)
+        theta = _ThetaProjection(Theta(system, t, dt, q, u, memory, tol), free.q, 0.5 * (u + free.u))
         q_end, stats = implicit.solve(projection.solved_by(self.solver), theta)
         stats = with_row_of_system(stats, of_position(rows, jnp.arange(law_table(rows).size)))
         return free._replace(q=q_end, solves=(*free.solves, stats))
@@ -103,6 +112,7 @@ class GGLDecoupled:
 class _ThetaProjection(NamedTuple):
     step: Theta
     q_free: Array
+    u_mean: Array  # of Moreau's step
 
 
 class _DataProjection(NamedTuple):
@@ -133,8 +143,11 @@ def _projection(rows: Rows, laws: LawTable) -> Problem:
         return zero[:0], zero
 
     def end(psi: Array, data: _DataProjection) -> Array:
-        system, t_M, q_M, u = midpoint(data.theta.step)
-        return data.theta.q_free + data.theta.step.dt * _correction_velocity(system, t_M, q_M, u, rows.n_g, psi)
+        step, here = data.theta.step, midpoint(data.theta.step)
+        covelocity = _covelocity(here, rows.n_g, psi)
+        if step.q.shape == step.u.shape:
+            return data.theta.q_free + step.dt * _correction_velocity(here, covelocity)
+        return on_manifold(lambda q: here.system.q_dot(here.t, q, data.theta.u_mean + covelocity), step.q, step.dt)
 
     def equations(z: Array, psi: Array, data: _DataProjection) -> tuple[Array, Array]:
         step = data.theta.step
@@ -320,7 +333,8 @@ class _Coupled(NamedTuple):
         rate = system.q_dot(t_half, q_half, 0.5 * (u + u_end))
         if psi.shape[0]:
             psi_N = psi if self.corrected else jnp.concatenate([psi, jnp.zeros((self.rows.n_N,), psi.dtype)])
-            rate = rate + _correction_velocity(system, t_half, q_half, u, self.n_g, psi_N)
+            here = Configuration(system, t_half, q_half, u)
+            rate = rate + _correction_velocity(here, _covelocity(here, self.n_g, psi_N))
         return q + dt * mean, u_end, jnp.concatenate([mean - rate, S_u])
 
     def equations(self, z: Array, P: Array, data: _DataCoupled) -> tuple[Array, Array]:

@@ -173,12 +173,7 @@ class ImpactFree(NamedTuple):
 
 def _gyro(system: System, t: Array, q: Array, u: Array) -> Array:
     """H(u, q) = ∂π/∂q − (∂π/∂q)ᵀ with π = B(q)⁻ᵀ M u."""
-
-    def momenta(q: Array) -> Array:
-        B = jax.jacfwd(lambda u: system.q_dot(t, q, u))(u)
-        return dense.matmul(dense.inverse(B).T, system.M(t, q) @ u)
-
-    rates = jax.jacfwd(momenta)(q)
+    rates = jax.jacfwd(lambda q: system.momenta(t, q, u))(q)
     return rates - rates.T
 
 

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
+import jax
 import jax.numpy as jnp
 from jax import Array, lax
 
 from ..model.system import Rows, System
-from ..solve import implicit
+from ..solve import dense, implicit
 from . import large, velocity_level
 from .base import Configuration, Step, Theta, check_solver, law_table
 
@@ -27,7 +29,11 @@ class Moreau:
         ξ_F = γ_F⁺ + e_F γ_F,n ∈ N_{C_F(P_N)}(−P_F)
         q⁺ = q_M + Δt/2 q̇(t_M, q_M, u⁺)
 
-    with all rows taken at (t_M, q_M). First order. Positions are not corrected, so constraints and gaps drift: that is
+    with all rows taken at (t_M, q_M). With more q than u (quaternions) the last line is the midpoint rule
+
+        q⁺ = q_n + Δt q̇(t_M, (q_n + q⁺)/2, (u_n + u⁺)/2),
+
+    which keeps the length of quaternions. First order. Positions are not corrected, so constraints and gaps drift: that is
     the price of the one cheap solve. (Flores, Leine, Glocker 2010; Möller 2011, §5.1.)
 
     - tol: tolerance on the rows, relative to their size above 1 m/s; by default from the dtype
@@ -61,9 +67,24 @@ class Moreau:
         structure = large.structure(system, laws, velocity_level.rows, t, q, u)
         problem = velocity_level.problem(laws, midpoint, partial(_impact, rows), structure)
         (u_end, P), stats = implicit.solve(problem.solved_by(self.solver), Theta(system, t, dt, q, u, memory, tol))
-        q_M = q + 0.5 * dt * system.q_dot(t, q, u)
-        q_end = q_M + 0.5 * dt * system.q_dot(t + 0.5 * dt, q_M, u_end)
-        return Step(q_end, u_end, P, lax.stop_gradient(P), (stats,))
+        return Step(_end_position(system, t, q, u, u_end, dt), u_end, P, lax.stop_gradient(P), (stats,))
+
+
+def _end_position(system: System, t: Array, q: Array, u: Array, u_end: Array, dt: Array) -> Array:
+    t_M = t + 0.5 * dt
+    if q.shape != u.shape:
+        return on_manifold(lambda q: system.q_dot(t_M, q, 0.5 * (u + u_end)), q, dt)
+    q_M = q + 0.5 * dt * system.q_dot(t, q, u)
+    return q_M + 0.5 * dt * system.q_dot(t_M, q_M, u_end)
+
+
+def on_manifold(rate: Callable[[Array], Array], q: Array, dt: Array) -> Array:
+    """q⁺ = q + Δt rate((q + q⁺)/2), with the rate linearised at q.
+
+    Kinematics of quaternions are linear in them: the step is a Cayley transform then, and keeps their length.
+    """
+    A = jnp.eye(q.shape[0], dtype=q.dtype) - 0.5 * dt * jax.jacfwd(rate)(q)
+    return q + dense.solve_definite(A, dt * rate(q))
 
 
 def midpoint(theta: Theta) -> Configuration:

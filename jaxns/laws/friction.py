@@ -19,7 +19,8 @@ from . import sets
 @dataclass(frozen=True)
 class FrictionLaw(ABC):
     """A law ξ_F ∈ N_{C_F}(−P_F). A law of one's own defines `project` and, if Newton's method is to start from an unloaded
-    contact, `sliding`.
+    contact, `sliding`. What needs more of a law (Lemke's method, event-driven integration) refuses it, unless it says
+    which set it has.
 
     >>> import jax.numpy as jnp
     >>> import jaxns as ns
@@ -33,7 +34,16 @@ class FrictionLaw(ABC):
     """
 
     isotropic: ClassVar[bool] = False  # whether all rows of a contact share one μ
+    interval: ClassVar[bool] = False  # whether C_F of one friction row is [−μP_N, μP_N]
     unilateral: ClassVar[bool] = False  # whether C_F is the half-line R−, whatever μ and P_N
+    needs_normal_force: ClassVar[bool] = True  # whether C_F is a point at P_N = 0, so that a contact must have a gap
+
+    def __init_subclass__(cls) -> None:
+        """A law with a set of its own inherits nothing that speaks of another set."""
+        if "project" in vars(cls):
+            for name in (*_OF_THE_SET, *_FROM_PROJECT):
+                if name not in vars(cls):
+                    setattr(cls, name, vars(FrictionLaw)[name])
 
     @abstractmethod
     def project(self, x: Array, mu: Array, reservoir: Array) -> Array:
@@ -64,8 +74,12 @@ class FrictionLaw(ABC):
     def gauge(self, P: Array, mu: Array) -> Array | None:
         """The smallest reservoir whose set holds −P, a smooth function away from P = 0; None for a law without one.
 
-        Event-driven integration sees by it when a sticking contact begins to slide."""
+        Event-driven integration sees by it when a sticking contact begins to slide, and by its gradient where to."""
         return None
+
+
+_OF_THE_SET = ("interval", "unilateral")
+_FROM_PROJECT = ("sliding", "residual", "percussion", "smoothed", "weights", "gauge")
 
 
 @dataclass(frozen=True)
@@ -81,6 +95,7 @@ class Coulomb(FrictionLaw):
     """
 
     isotropic: ClassVar[bool] = True
+    interval: ClassVar[bool] = True
 
     def project(self, x: Array, mu: Array, reservoir: Array) -> Array:
         return sets.project_ball(x, mu[0] * reservoir)
@@ -108,6 +123,7 @@ class AnisotropicCoulomb(FrictionLaw):
     """
 
     transformed: bool = True
+    interval: ClassVar[bool] = True
 
     def project(self, x: Array, mu: Array, reservoir: Array) -> Array:
         # An empty reservoir keeps the slope of the percussion of sliding, as a ball of radius zero does.
@@ -236,6 +252,7 @@ class SpragClutch(FrictionLaw):
     """
 
     unilateral: ClassVar[bool] = True
+    needs_normal_force: ClassVar[bool] = False
 
     def project(self, x: Array, mu: Array, reservoir: Array) -> Array:
         return sets.project_nonpositive(x)

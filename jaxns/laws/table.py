@@ -187,6 +187,10 @@ class LawTable:
             parts.append(jax.vmap(law.gauge)(P, mu_k) if d else jnp.zeros_like(P, shape=P.shape[:1]))
         return jnp.concatenate(parts) if parts else P_F[:0]
 
+    def normal(self, P_F: Array, mu: Array) -> Array:
+        """Normals of the sets at −P_F (n_F,), of any length: the gradients of their gauges."""
+        return jax.grad(lambda P: -jnp.sum(self.gauge(P, mu)))(P_F)
+
     def contact_matrix(self, P_F: Array) -> Array:
         """Friction rows (n_F,) as one row per contact (n_N, d), zero-padded to the largest d of all groups."""
         width = max((d for _, d, _ in self.groups), default=0)

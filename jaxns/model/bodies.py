@@ -64,8 +64,8 @@ def affine_body() -> Arguments:
 def scalable_body(rigid: bool = True) -> Arguments:
     """q = (r, A) ∈ R⁷ with a quaternion A of any length, u = (v, ν, ω), (ν, ω) = 2 A* Ȧ, M = diag(m I, ½ tr Θ, Θ).
 
-    The constraint |A|² = 1, with the rate ν, makes it rigid; its force is −ωᵀΘω in free motion. For use with
-    `EnergyDecomposedMass`, which finds the gyroscopic forces itself.
+    The constraint |A|² = 1, with the rate ν, makes it rigid; its force is −ωᵀΘω in free motion. Gyroscopic
+    forces follow from the kinematics. For use with `EnergyDecomposedMass` and all other schemes for as many q as u.
 
     - rigid: whether the constraint is there
 

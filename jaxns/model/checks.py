@@ -130,6 +130,7 @@ class InitialValues(NamedTuple):
     e_N: np.ndarray
     e_F: np.ndarray
     in_range: np.ndarray  # whether all coefficients are where they may be
+    B: np.ndarray  # ∂q̇/∂u of kinematics with as many q as u, else (0, 0)
 
 
 def check_initial_values(system: System, rows: Rows, t: Any, q: Any, u: Any) -> InitialValues:
@@ -143,6 +144,12 @@ def check_initial_values(system: System, rows: Rows, t: Any, q: Any, u: Any) -> 
         raise ValueError(
             "the mass matrix at the initial state must be symmetric positive definite; its eigenvalues are "
             f"{np.array2string(eigenvalues, precision=3)}. A zero row or column means a coordinate without inertia."
+        )
+    sizes = np.linalg.svd(values.B, compute_uv=False)
+    if sizes.size and not sizes[-1] > np.finfo(M.dtype).eps * sizes[0]:
+        raise ValueError(
+            "kinematics with as many q as u must have an invertible ∂q̇/∂u; its singular values at the initial state are "
+            f"{np.array2string(sizes, precision=3)}."
         )
     limit = math.sqrt(float(np.finfo(q.dtype).eps)) * max(1.0, float(np.max(np.abs(q), initial=0.0)))
     speed = max(1.0, float(np.max(np.abs(u), initial=0.0)))
@@ -162,7 +169,9 @@ def check_initial_values(system: System, rows: Rows, t: Any, q: Any, u: Any) -> 
 def _initial_values(system: System, rows: Rows, t: Array, q: Array, u: Array) -> tuple[Array, ...]:
     """`InitialValues` as one program: operation by operation, the first call would compile dozens of them."""
     state = system.M(t, q), system.g(t, q), system.g_dot(t, q, u), system.gamma(t, q, u), system.g_N(t, q)
-    return *state, *system.coefficients(rows, q.dtype)[:2], _coefficients_in_range(system, rows)
+    square = system.kinematics is not None and q.shape == u.shape
+    B = jax.jacfwd(lambda u: system.q_dot(t, q, u))(u) if square else jnp.zeros((0, 0), q.dtype)
+    return *state, *system.coefficients(rows, q.dtype)[:2], _coefficients_in_range(system, rows), B
 
 
 @jax.jit

@@ -53,6 +53,15 @@ class Contacts:
             raise TypeError(f"Contacts: gap must be a function (t, q, p) -> (n,) or None, got {type(gap).__name__}.")
         if slip is not None and not callable(slip):
             raise TypeError(f"Contacts: slip must be a function (t, q, u, p) -> (n, d) or None, got {slip!r}.")
+        if law is not None and not callable(getattr(law, "project", None)):
+            raise TypeError(f"Contacts: law must be a friction law such as jaxns.Coulomb(), got {law!r}.")
+        if gap is None and getattr(law, "needs_normal_force", True):
+            raise ValueError(
+                f"Contacts: {type(law).__name__ if law else 'Coulomb'} friction needs a normal force, and contacts without "
+                "a gap have none: they would be frictionless. Give a gap; or a law whose forces need no normal force "
+                "(jaxns.SpragClutch(), or one of your own with needs_normal_force = False); or, where the normal force "
+                "is known, write the friction force into `force`, for example −mu N tanh(v / v0)."
+            )
         self.gap, self.slip, self.law = gap, slip, law
         self.e_N, self.e_F, self.mu = (c if callable(c) else as_float_leaves(c) for c in (e_N, e_F, mu))
 

@@ -21,8 +21,17 @@ def depends_on(function: Callable[..., Any], arguments: tuple[Any, ...], index: 
     jaxpr = jax.make_jaxpr(function)(*arguments).jaxpr
     sizes = [len(jax.tree.leaves(a)) for a in arguments]
     first = sum(sizes[:index])
-    tainted = set(jaxpr.invars[first : first + sizes[index]])
+    return any(_reached(jaxpr, [first <= i < first + sizes[index] for i in range(len(jaxpr.invars))]))
+
+
+def _reached(jaxpr: Any, marked: list[bool]) -> list[bool]:
+    """Which outputs of a trace the marked inputs may reach."""
+    tainted = {v for v, mark in zip(jaxpr.invars, marked, strict=True) if mark}
     for equation in jaxpr.eqns:
-        if any(v in tainted for v in equation.invars if not hasattr(v, "val")):
-            tainted.update(equation.outvars)
-    return any(v in tainted for v in jaxpr.outvars if not hasattr(v, "val"))
+        inputs = [not hasattr(v, "val") and v in tainted for v in equation.invars]
+        if equation.primitive.name == "jit":  # many functions of jax.numpy: look inside
+            outputs = _reached(equation.params["jaxpr"].jaxpr, inputs)
+        else:
+            outputs = [any(inputs)] * len(equation.outvars)
+        tainted.update(v for v, mark in zip(equation.outvars, outputs, strict=True) if mark)
+    return [not hasattr(v, "val") and v in tainted for v in jaxpr.outvars]

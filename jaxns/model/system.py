@@ -18,6 +18,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
+from ..solve import dense
 from .calls import call
 from .contacts import Contacts
 from .structure import depends_on
@@ -51,8 +52,8 @@ class System:
     - params: any pytree, usually a dict of arrays; every leaf is differentiable
     - mass: `(t, q, p) -> (nu, nu)`, symmetric positive definite
     - potential: `(t, q, p) -> scalar`
-    - force: `(t, q, u, p) -> (nu,)`, all other forces. With `kinematics` given, it also holds the gyroscopic forces
-      (for a rigid body −ω × Θω); with q̇ = u they follow from the mass matrix
+    - force: `(t, q, u, p) -> (nu,)`, all other forces. Gyroscopic forces follow from mass and kinematics, and are no part
+      of it, where there are as many q as u. With more q than u (quaternions) it holds them: for a rigid body −ω × Θω
 
     Other arguments:
 
@@ -193,7 +194,7 @@ class System:
         if self.potential is not None:
             V_q = jax.grad(self.potential_energy, argnums=1)(t, q)
             h = h - (V_q if self.kinematics is None else self._transpose_B(t, q, u, V_q))
-        if self.kinematics is None and not self.constant_mass(t, q):
+        if self._has_gyroscopic(t, q, u):
             h = h - self.gyroscopic(t, q, u)
         return h
 
@@ -205,11 +206,36 @@ class System:
         M_dot = jax.jvp(self.M, (t, q), (jnp.ones_like(t), self.q_dot(t, q, u)))[1]
         return self.h(t, q, u) + M_dot @ u
 
+    def momenta(self, t: Array, q: Array, u: Array) -> Array:
+        """π = B⁻ᵀMu (nq,), conjugate to q; for as many q as u."""
+        Mu = self.M(t, q) @ u
+        if self.kinematics is None:
+            return Mu
+        B = jax.jacfwd(lambda u: self.q_dot(t, q, u))(u)
+        return dense.matmul(dense.inverse(B).T, Mu)
+
     def gyroscopic(self, t: Array, q: Array, u: Array) -> Array:
-        """Ṁu − (∂T/∂q)ᵀ for q̇ = u, with Ṁ the total time derivative of the mass matrix."""
+        """Ṁu − Ḃᵀπ + Bᵀ((∂q̇/∂q)ᵀπ − (∂T/∂q)ᵀ), with total time derivatives; for as many q as u.
+
+        These are Lagrange's equations d/dt ∂T/∂q̇ − ∂T/∂q, times Bᵀ, in terms of u. With constant mass they are BᵀHBu,
+        H = ∂π/∂q − (∂π/∂q)ᵀ; for a rigid body ω × Θω; for q̇ = u they are Ṁu − (∂T/∂q)ᵀ.
+        """
         t = jnp.asarray(t, q.dtype)
-        M_dot = jax.jvp(self.M, (t, q), (jnp.ones_like(t), u))[1]
-        return M_dot @ u - jax.grad(self.kinetic_energy, argnums=1)(t, q, u)
+        rates = jnp.ones_like(t), self.q_dot(t, q, u)
+        M_dot = jax.jvp(self.M, (t, q), rates)[1]
+        T_q = jax.grad(self.kinetic_energy, argnums=1)(t, q, u)
+        if self.kinematics is None:
+            return M_dot @ u - T_q
+        pi = self.momenta(t, q, u)
+        power = jax.grad(lambda t, q, u: pi @ self.q_dot(t, q, u), argnums=(1, 2))  # ((∂q̇/∂q)ᵀπ, Bᵀπ)
+        (of_q, _), (_, B_dot_pi) = jax.jvp(lambda t, q: power(t, q, u), (t, q), rates)
+        return M_dot @ u - B_dot_pi + self._transpose_B(t, q, u, of_q - T_q)
+
+    def _has_gyroscopic(self, t: Array, q: Array, u: Array) -> bool:
+        if q.shape != u.shape:
+            return False
+        moves = self.kinematics is not None and any(depends_on(self.q_dot, (t, q, u), i) for i in (0, 1))
+        return moves or not self.constant_mass(t, q)
 
     def _transpose_B(self, t: Array, q: Array, u: Array, covector: Array) -> Array:
         return jax.vjp(lambda u: self.q_dot(t, q, u), u)[1](covector)[0]

@@ -53,8 +53,13 @@ def _friction_rows(laws: Laws) -> tuple[np.ndarray, np.ndarray]:
     for contacts, _, d, law in laws.blocks():
         if d > 1:
             raise ValueError(
-                f"lemke solves frictionless contacts and planar friction (d = 1), got d = {d}; use solver='newton' or a "
+                f"lemke solves frictionless contacts and planar friction (d = 1), got d = {d}; use method='newton' or a "
                 "projected method."
+            )
+        if d and not (law.interval or law.unilateral):
+            raise ValueError(
+                f"lemke knows the intervals of Coulomb friction and half-lines, not the set of {type(law).__name__}; use "
+                "method='newton' or a projected method, or, if its set is [−μP_N, μP_N], say so with interval = True."
             )
         if d:
             owner += range(contacts.start, contacts.stop)
