@@ -2,7 +2,7 @@
 
 from . import contact_problems, models, scene
 from .analysis.convergence import ConvergenceStudy, convergence_study
-from .analysis.energy import Energy, energy
+from .analysis.energy import Energy, ImpactGains, energy, impact_gains
 from .analysis.identification import Fit, IdentifiabilityWarning, IdentificationError, identify
 from .analysis.records import read_csv
 from .analysis.sensitivity import GradientReport, Sensitivity, gradient_report, sensitivity
@@ -65,6 +65,7 @@ __all__ = [
     "GradientReport",
     "IdentifiabilityWarning",
     "IdentificationError",
+    "ImpactGains",
     "Lobatto",
     "Moreau",
     "Problem",
@@ -88,6 +89,7 @@ __all__ = [
     "failed_lanes",
     "gradient_report",
     "identify",
+    "impact_gains",
     "lemke",
     "models",
     "read_csv",

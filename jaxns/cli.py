@@ -324,6 +324,9 @@ def _report(system: ns.System, result: _Result) -> list[tuple[str, str]]:
         lines += [("max |g|", f"{np.abs(g).max():.3e}"), ("max |ġ|", f"{np.abs(g_dot).max():.3e}")]
     if g_N.size:
         lines.append(("min g_N", f"{g_N.min():.3e} m"))
+        gains = ns.impact_gains(system, traj)
+        impacts, largest = int(gains.impact.sum()), float(gains.gain.max(initial=0.0))
+        lines.append(("impacts that raise the energy", f"{int(gains.number)} of {impacts}, by {largest:.3g} J at most"))
     return [*lines, ("energy at start, end", f"{total[0]:.6g} J, {total[-1]:.6g} J")]
 
 
