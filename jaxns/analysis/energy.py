@@ -43,7 +43,15 @@ def energy(system: System, traj: Trajectory) -> Energy:
 
 
 class ImpactGains(NamedTuple):
-    """Energy that impacts gained, one entry for each row after the first."""
+    """Energy that impacts gained, one entry for each row after the first.
+
+    >>> import jaxns as ns
+    >>> ball = ns.models.bouncing_ball(e_N=0.5)
+    >>> traj = ns.simulate(ball.system, ns.Moreau(), ball.q0, ball.u0, dt=0.01, t1=0.6)
+    >>> impact, gain = ns.impact_gains(ball.system, traj)
+    >>> int(impact.sum()), float(gain.max())
+    (1, 0.0)
+    """
 
     impact: Array  # (N,) bool: a contact that approached got a percussion in this row
     gain: (

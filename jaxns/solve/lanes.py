@@ -54,7 +54,7 @@ def on_lanes(function: Callable[..., Any], *arguments: Any, rows: int) -> Any:
 
 def _in_blocks(function: Callable[..., Any], block: int | None, lift: Lift, *arguments: Any) -> Any:
     """`function(lift, *arguments)` for at most `block` lanes at once, in blocks of equal size; the last is filled up."""
-    if block is None or lift.size is None or lift.size <= min(2 * block, MOST_LANES):
+    if block is None or lift.size is None or lift.size <= block:
         return function(lift, *arguments)
     size, count = lift.size, -(-lift.size // block)
     block = -(-size // count)
