@@ -20,10 +20,9 @@ def _corners(q, half):
     return local @ jnp.stack([jnp.stack([c, s]), jnp.stack([-s, c])])
 
 
-def groove(seed=11, lanes=32, e=0.4):
-    """A disk of radius 0.1 m thrown into a groove with walls at 60°, in which it may wedge."""
-    rng = np.random.default_rng(seed)
-    angles = np.deg2rad([-60.0, 60.0])
+def walled_disk(angle, e, *others):
+    """A disk of radius 0.1 m between two walls at ±angle (contacts 0 and 1), and other contacts."""
+    angles = np.array([-angle, angle])
     normals = jnp.asarray(np.stack([-np.sin(angles), np.cos(angles)], axis=1))
     tangents = jnp.asarray(np.stack([np.cos(angles), np.sin(angles)], axis=1))
     walls = ns.Contacts(
@@ -32,15 +31,20 @@ def groove(seed=11, lanes=32, e=0.4):
         e_N=lambda p: p["e"],
         mu=0.8,
     )
-    system = ns.System(
+    return ns.System(
         dict(e=e),
         mass=lambda t, q, p: jnp.diag(jnp.array([1.0, 1.0, 0.005])),
         potential=lambda t, q, p: G * q[1],
-        contacts=walls,
+        contacts=(walls, *others),
     )
+
+
+def groove(seed=11, lanes=32, e=0.4):
+    """A disk thrown into a groove with walls at 60°, in which it may wedge."""
+    rng = np.random.default_rng(seed)
     q0 = np.column_stack([rng.uniform(-0.3, 0.3, lanes), rng.uniform(0.6, 0.9, lanes), np.zeros(lanes)])
     u0 = rng.normal(size=(lanes, 3)) * np.array([1.0, 1.0, 10.0])
-    return system, jnp.asarray(q0), jnp.asarray(u0), 2e-3
+    return walled_disk(np.deg2rad(60.0), e), jnp.asarray(q0), jnp.asarray(u0), 2e-3
 
 
 def stack(boxes=5, lanes=64, half=(0.5, 0.5), seed=1, e=0.0):

@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from hard_systems import walled_disk
 
 import jaxns as ns
 
@@ -109,28 +110,10 @@ def test_stacked_boxes_rest(solver):
     np.testing.assert_allclose(weights, g * np.arange(boxes, 0, -1), rtol=1e-6)
 
 
-def wedging_disk():
-    """A disk between two steep walls (contacts 0 and 1), above a floor that is far away (contact 2)."""
-    angles = np.array([-1.2, 1.2])
-    normals = jnp.asarray(np.stack([-np.sin(angles), np.cos(angles)], axis=1))
-    tangents = jnp.asarray(np.stack([np.cos(angles), np.sin(angles)], axis=1))
-    walls = ns.Contacts(
-        lambda t, q, p: normals @ q[:2] - 0.1,
-        lambda t, q, u, p: (tangents @ u[:2] + 0.1 * u[2])[:, None],
-        e_N=lambda p: p["e"],
-        mu=0.8,
-    )
-    return ns.System(
-        dict(e=0.4),
-        mass=lambda t, q, p: jnp.diag(jnp.array([1.0, 1.0, 0.005])),
-        potential=lambda t, q, p: 9.81 * q[1],
-        contacts=(walls, ns.Contacts(lambda t, q, p: q[1:2] + 9.0, e_N=lambda p: p["e"])),
-    )
-
-
 @pytest.mark.parametrize("integrator", [ns.Moreau(), ns.Rattle()], ids=lambda i: type(i).__name__)
 def test_the_error_names_the_contacts_that_wedge(integrator):
-    disk = wedging_disk()
+    floor = ns.Contacts(lambda t, q, p: q[1:2] + 9.0, e_N=lambda p: p["e"])  # contact 2, far away
+    disk = walled_disk(1.2, 0.4, floor)
     start = jnp.array([0.0063, 1.0, 0.0]), jnp.array([-0.132, -2.0, 12.81])
 
     def run(e):

@@ -1,4 +1,4 @@
-"""Calls of the user's functions, traced once, with every vector cut once.
+"""Calls of the user's functions, traced once, with every argument cut once.
 
 A function of a mechanism reads single entries, `q[7]`. In reverse mode each of these becomes a vector of zeros with one
 entry, and the vectors are added up: a hundred small kernels in the gradient of a step, each of which takes time to compile.
@@ -21,7 +21,7 @@ MOST = 8  # operands of a concatenation that XLA fuses with what makes them
 
 
 class _Part(NamedTuple):
-    """Entries [start, stop) of a vector of the trace."""
+    """Entries [start, stop) of an argument."""
 
     of: Any  # a variable
     start: int
@@ -29,10 +29,10 @@ class _Part(NamedTuple):
 
 
 class _Trace(NamedTuple):
-    closed: Any  # a jaxpr with its constants
+    program: Any  # the function of its arguments and of parts of them, as a closed jaxpr
     result: Any  # the structure of what the function returns
-    parts: dict[Any, _Part]  # variables that are parts of a vector
-    cuts: dict[Any, list[int]]  # where each of these vectors is cut
+    parts: tuple[tuple[int, int, int], ...]  # number of the argument, start and stop of each part
+    cuts: dict[int, list[int]]  # where these arguments are cut
 
 
 def call(function: Callable[..., Any], *arguments: Any) -> Any:
@@ -49,8 +49,14 @@ def call(function: Callable[..., Any], *arguments: Any) -> Any:
         trace = _traced(function, structure, shapes)
     except _DependsOnTracedValues:
         return function(*arguments)
-    results = [lax.optimization_barrier(result) for result in _evaluate(trace, leaves)]
-    return jax.tree.unflatten(trace.result, results)
+    pieces = {k: dict(zip(cuts, _split(leaves[k], cuts), strict=False)) for k, cuts in trace.cuts.items()}
+
+    def part(k: int, start: int, stop: int) -> Array:
+        own = [piece for place, piece in pieces[k].items() if start <= place < stop]
+        return own[0] if len(own) == 1 else jnp.concatenate([leaves[k][:0], *own])
+
+    results = core.jaxpr_as_fun(trace.program)(*leaves, *(part(*p) for p in trace.parts))
+    return jax.tree.unflatten(trace.result, [lax.optimization_barrier(result) for result in results])
 
 
 class _DependsOnTracedValues(Exception):
@@ -63,50 +69,37 @@ def _traced(function: Callable[..., Any], structure: Any, shapes: tuple[Any, ...
     closed, result = jax.make_jaxpr(function, return_shape=True)(*arguments)
     if any(isinstance(c, jax.core.Tracer) for c in closed.consts):
         raise _DependsOnTracedValues
-    parts = _parts(closed.jaxpr)
-    cuts: dict[Any, set[int]] = {}
-    for part in parts.values():
-        cuts.setdefault(part.of, {0, part.of.aval.shape[0]}).update((part.start, part.stop))
-    return _Trace(closed, jax.tree.structure(result), parts, {v: sorted(c) for v, c in cuts.items()})
+    jaxpr = closed.jaxpr
+    number = {variable: k for k, variable in enumerate(jaxpr.invars)}
+    found = _parts(jaxpr)
+    cuts: dict[int, set[int]] = {}
+    for part in found.values():
+        cuts.setdefault(number[part.of], {0, part.of.aval.shape[0]}).update((part.start, part.stop))
+    program = jaxpr.replace(
+        invars=[*jaxpr.invars, *found],
+        eqns=[e for e in jaxpr.eqns if not (e.outvars and e.outvars[0] in found)],
+        debug_info=jaxpr.debug_info.with_unknown_names(),
+    )
+    return _Trace(
+        core.ClosedJaxpr(program, closed.consts),
+        jax.tree.structure(result),
+        tuple((number[part.of], part.start, part.stop) for part in found.values()),
+        {k: sorted(c) for k, c in cuts.items()},
+    )
 
 
 def _parts(jaxpr: Any) -> dict[Any, _Part]:
-    """The variables that are slices of a vector, each as a part of one that is none itself."""
-    parts: dict[Any, _Part] = {}
+    """The variables that are slices of an argument that is a vector, or slices of such slices."""
+    parts = {v: _Part(v, 0, v.aval.shape[0]) for v in jaxpr.invars if len(v.aval.shape) == 1}
+    slices: dict[Any, _Part] = {}
     for equation in jaxpr.eqns:
-        if equation.primitive.name != "slice" or isinstance(equation.invars[0], core.Literal):
+        if equation.primitive.name != "slice" or equation.params["strides"] not in (None, (1,)):
             continue
         (source,), p = equation.invars, equation.params
-        if len(source.aval.shape) == 1 and p["strides"] in (None, (1,)):
-            above = parts.get(source, _Part(source, 0, source.aval.shape[0]))
-            start, stop = (above.start + p[k][0] for k in ("start_indices", "limit_indices"))
-            parts[equation.outvars[0]] = _Part(above.of, start, stop)
-    return parts
-
-
-def _evaluate(trace: _Trace, arguments: list[Array]) -> list[Array]:
-    jaxpr = trace.closed.jaxpr
-    values = dict(zip((*jaxpr.constvars, *jaxpr.invars), (*trace.closed.consts, *arguments), strict=True))
-    pieces: dict[Any, dict[int, Array]] = {}
-
-    def value(atom: Any) -> Any:
-        return atom.val if isinstance(atom, core.Literal) else values[atom]
-
-    def part(p: _Part) -> Array:
-        if p.of not in pieces:
-            pieces[p.of] = dict(zip(trace.cuts[p.of], _split(values[p.of], trace.cuts[p.of]), strict=False))
-        own = [piece for start, piece in pieces[p.of].items() if p.start <= start < p.stop]
-        return own[0] if len(own) == 1 else jnp.concatenate([values[p.of][:0], *own])
-
-    for equation in jaxpr.eqns:
-        first = equation.outvars[0]
-        if first in trace.parts:
-            values[first] = part(trace.parts[first])
-        else:
-            results = equation.primitive.bind(*map(value, equation.invars), **equation.params)
-            results = results if equation.primitive.multiple_results else [results]
-            values.update(zip(equation.outvars, results, strict=True))
-    return [value(v) for v in jaxpr.outvars]
+        if not isinstance(source, core.Literal) and source in parts:
+            start, stop = (parts[source].start + p[k][0] for k in ("start_indices", "limit_indices"))
+            parts[equation.outvars[0]] = slices[equation.outvars[0]] = _Part(parts[source].of, start, stop)
+    return slices
 
 
 def _split(vector: Array, cuts: Sequence[int]) -> list[Array]:

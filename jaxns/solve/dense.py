@@ -77,11 +77,6 @@ def eliminate_with_sign(A: Array, b: Array) -> tuple[Array, Array]:
     return Ab[:, A.shape[0] :], sign
 
 
-def eliminate_one(A: Array, b: Array) -> Array:
-    """The same without the sign."""
-    return eliminate_with_sign(A, b)[0]
-
-
 def _gauss_jordan(k: Array, Ab: Array, floor: Array) -> tuple[Array, Array]:
     """Column k of Gauss-Jordan elimination with its diagonal pivot, and the pivot."""
     row_index = lax.broadcasted_iota(jnp.int32, (Ab.shape[0], *Ab.shape[2:]), 0)

@@ -95,8 +95,12 @@ def contact_step(
     b = x.shape[0] - y.shape[0] + n_b
     head = jnp.concatenate([F[: b - n_b], y[:n_b]])
     right = jnp.concatenate([K[:b, b:], head[:, None]], axis=1)
-    eliminate = dense.eliminate_one if method == "path" else dense.eliminate
-    reduced = eliminate(K[:b, :b], right) if b else right
+    if not b:
+        reduced = right
+    elif method == "path":
+        reduced, _ = dense.eliminate_with_sign(K[:b, :b], right)
+    else:
+        reduced = dense.eliminate(K[:b, :b], right)
     condensed = dense.matmul_lanes(K[b:, :b], reduced)
     contacts = projected.Contacts(
         G=K[b:, b:] - condensed[:, :-1],

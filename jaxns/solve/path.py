@@ -180,21 +180,34 @@ def solve(laws: Laws, contacts: Contacts, warm: Array, max_iterations: int) -> S
     return Solution(jnp.where(ray, end.anchor.zeta, end.P), end.iterations, ray)  # far out, ζ = P − y is P
 
 
+class _Directions(NamedTuple):
+    """Newton's correction at a point, the tangent of unit length, and the part of the correction across it."""
+
+    correction: Array  # (n,); it leaves θ as it is
+    T: Array  # (n,)
+    T_theta: Array
+    across: Array  # (n,)
+    across_theta: Array
+
+
+def _directions(correction: Array, tangent: Array, D: Array) -> _Directions:
+    """In the metric (1/D², 1) of (ζ, θ), with the tangent dζ/dθ. No division where a product will do: each becomes a
+    kernel of its own."""
+    inverse = lax.rsqrt(D * D + total(tangent * tangent))
+    along = total(correction * tangent) * inverse * inverse
+    T_theta = D * inverse
+    return _Directions(correction, T_theta * tangent, T_theta, correction - along * tangent, -along)
+
+
 def _advance(laws: Laws, s: _State, at: _Linear, tau: Array, c: Array, scale: Array, late: Array) -> _State:
     """Where to go from a point: accept it or not, correct, predict, or try Newton's method at τ = 0."""
-    # The tangent of unit length, and the part of Newton's correction across it, in the metric (1/D², 1) of (ζ, θ). No
-    # division where a product will do: each becomes a kernel of its own.
     D = scale + largest(s.zeta)
-    step, tangent = at.steps[:, 0], at.steps[:, 1]
-    inverse = lax.rsqrt(D * D + total(tangent * tangent))
-    T_theta = D * inverse
-    along = total(step * tangent) * inverse * inverse
     seen = s.forward != 0.0
-    across, across_theta = step - along * tangent, -along
-    u, u_theta = jnp.where(seen, across, step), jnp.where(seen, across_theta, 0.0)
+    here = _directions(at.steps[:, 0], at.steps[:, 1], D)
+    step, across = here.correction, here.across
+    u, u_theta = jnp.where(seen, across, step), jnp.where(seen, here.across_theta, 0.0)
     square_u, square_F = total(u * u) + (D * u_theta) ** 2, total(at.F * at.F)
-    finite = jnp.isfinite(square_F + square_u + T_theta)
-
+    finite = jnp.isfinite(square_F + square_u + here.T_theta)
     care = jnp.where(s.attempt == 0, 1.0, CAREFUL)
 
     def within(F: float, u: float) -> Array:
@@ -208,8 +221,8 @@ def _advance(laws: Laws, s: _State, at: _Linear, tau: Array, c: Array, scale: Ar
     # Forward is the side of the first close point where τ falls.
     forward = jnp.where(close & ~seen, -at.sign, s.forward)
     turn = jnp.where(close, forward * at.sign, 1.0)
-    correction, correction_theta = jnp.where(close, across, u), jnp.where(close, across_theta, u_theta)
-    point = _Point(s.zeta, turn * T_theta * tangent, correction, s.theta, turn * T_theta, correction_theta, close)
+    correction, correction_theta = jnp.where(close, across, u), jnp.where(close, here.across_theta, u_theta)
+    point = _Point(s.zeta, turn * here.T, correction, s.theta, turn * here.T_theta, correction_theta, close)
     grown = close & s.begun & s.last.ahead & (s.damping == 1.0)
     polish = close & (at.bend < s.trial)
     ray = close & (largest(at.P) > RAY * scale) & (total(c * at.P) < 0.0)
