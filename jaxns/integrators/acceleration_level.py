@@ -8,6 +8,7 @@ And, that being known, which accelerations and forces follow (a linear system)?
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -17,10 +18,11 @@ from jax import Array, lax
 from ..laws.table import LawTable
 from ..model.system import Rows, System
 from ..solve import dense
-from ..solve.inclusion import Problem, Scaling
+from ..solve.inclusion import Problem
 from ..solve.lemke import lemke
 from ..solve.vectorise import materialise
 from .base import Configuration, Directions, apply_inverse, inverse_mass, law_table, velocity_unit
+from .velocity_level import AnyDirections, Impact, problem
 
 
 def acceleration_rows(system: System, t: Array, q: Array, u: Array, u_dot: Array) -> Array:
@@ -62,57 +64,30 @@ class Instant(NamedTuple):
     tol: Array
 
 
-class _Data(NamedTuple):
-    scaling: Scaling
-    instant: Instant
-    directions: Directions
-
-
-class Accelerations(NamedTuple):
-    """The inclusion of the accelerations: percussions τλ, rows y = τ (g̈, γ̇, g̈_N, γ̇_F).
+def as_impact(rows: Rows, instant: Instant, d: AnyDirections) -> Impact:
+    """The inclusion of the accelerations,
 
         closed:    g̈_N ∈ N_{R−}(−λ_N),  otherwise λ_N = 0
         sticking:  γ̇_F ∈ N_{C_F(λ_N)}(−λ_F)
         sliding:   λ_F of sliding along the direction given
 
-    Its outputs are u̇, λ and y/τ.
+    as one of velocities τu̇ and percussions τλ, with rows y = τ(g̈, γ̇, g̈_N, γ̇_F) = Wᵀ(τu̇) + τν.
     """
+    system, t, q, u, closed, slides, direction, tau, tol = instant
+    laws = law_table(rows)
+    free, none = tau * d.accelerate(system.h(t, q, u)), jnp.zeros_like(u)
+    rest = tau * acceleration_rows(system, t, q, u, none) - system.velocities(t, q, none)
+    unit = velocity_unit(system.velocities(t, q, free) + rest)
+    # A row that is constant and not zero lies in the normal cone of one force alone: that of sliding along it.
+    given = jnp.zeros((laws.size,), bool).at[laws.size - laws.n_F :].set(laws.spread(slides))
+    along = jnp.zeros_like(rest).at[laws.size - laws.n_F :].set(direction / unit)
+    mu = system.coefficients(rows, u.dtype)[2]
+    return Impact(free, jnp.where(given, along, rest), mu, closed, jnp.zeros_like(rest), tol, given)
 
-    rows: Rows
 
-    def problem(self) -> Problem:
-        return Problem(law_table(self.rows), self.prepare, self.prepare, self.guess, self.equations, self.outputs)
-
-    def prepare(self, instant: Instant) -> _Data:
-        system, t, q, u, closed, *_, tau, tol = instant
-        laws = law_table(self.rows)
-        d = Directions.at(Configuration(system, t, q, u))
-        mu = system.coefficients(self.rows, u.dtype)[2]
-        size = jnp.concatenate([system.velocities(t, q, u), tau * acceleration_rows(system, t, q, u, 0.0 * u)])
-        unit = jnp.broadcast_to(velocity_unit(size), (laws.size,))
-        scaling = Scaling(laws.prox_parameters(d.G_diagonal(), mu), mu, closed, unit[:0], unit, tol)
-        return _Data(scaling, instant, d)
-
-    def guess(self, data: _Data) -> tuple[Array, Array]:
-        zero = jnp.zeros_like(data.scaling.unit_y)
-        return zero[:0], zero
-
-    def u_dot(self, P: Array, data: _Data) -> Array:
-        system, t, q, u, *_ = data.instant
-        return data.directions.accelerate(system.h(t, q, u)) + data.directions.kick(P) / data.instant.tau
-
-    def equations(self, z: Array, P: Array, data: _Data) -> tuple[Array, Array]:
-        system, t, q, u, _, slides, direction, tau, _ = data.instant
-        laws = law_table(self.rows)
-        y_b, y_N, y_F = laws.split(tau * acceleration_rows(system, t, q, u, self.u_dot(P, data)))
-        # A row that is constant and not zero lies in the normal cone of one force alone: that of sliding along it.
-        y_F = jnp.where(laws.spread(slides), direction / data.scaling.unit_y[:1], y_F)
-        return z, jnp.concatenate([y_b, y_N, y_F])
-
-    def outputs(self, z: Array, P: Array, data: _Data) -> tuple[Array, Array, Array]:
-        system, t, q, u, *_ = data.instant
-        u_dot = self.u_dot(P, data)
-        return u_dot, P / data.instant.tau, acceleration_rows(system, t, q, u, u_dot)
+def decision(rows: Rows) -> Problem:
+    """The inclusion of the accelerations at an `Instant`; its outputs are (τu̇, τλ)."""
+    return problem(law_table(rows), lambda i: Configuration(i.system, i.t, i.q, i.u), partial(as_impact, rows))
 
 
 # What follows -------------------------------------------------------------------------------------------------------

@@ -16,14 +16,15 @@ from jax import Array, lax
 
 from ..laws.table import LawTable
 from ..model.system import Rows
-from ..solve.inclusion import Stats
+from ..solve.inclusion import Root, Stats
 from ..solve.status import Status
 from ..solve.vectorise import stored
 from . import events, search
 from .acceleration_level import NO_SLIP, Mode, Motion, acceleration_rows, unit_slips
 from .base import law_table, velocity_unit
-from .event_state import Effort, Instants, Log, Memory, Moved, Outcome, Settings, Slot, Theta
-from .events import After, Encounter, EventKind, Point, choose, only_if, worse
+from .event_meeting import After, Encounter, Meeting, choose, kinds, only_if, worse
+from .event_state import Effort, Instants, Log, Memory, Moved, Outcome, Settings, Slot, Start, Theta
+from .events import EventKind, Point
 from .moreau import Moreau
 from .runge_kutta import SmoothStep
 
@@ -114,7 +115,22 @@ class RowLoop:
         _, t, dt, q, u, memory, tol = theta
         S, n_N = self.settings.max_steps, self.rows.n_N
         zero, no, none = jnp.asarray(0), jnp.asarray(False), jnp.zeros((n_N,), bool)
-        slot = Slot(0.0 * t, no, no, no, no, zero - 1, none, none, Encounter(none, none, none))
+        start = Start(t, q, u, memory.mode.direction)
+        empty = jnp.zeros((2, self.laws.size), q.dtype)
+        slot = Slot(
+            start,
+            0.0 * t,
+            no,
+            no,
+            no,
+            no,
+            zero - 1,
+            none,
+            none,
+            Encounter(none, none, none),
+            memory.mode,
+            Root(empty, empty),
+        )
         schedule = jax.tree.map(lambda x: jnp.zeros((S, *x.shape), x.dtype), slot) if record else None
         stats = Stats(zero, zero, 0.0 * t, zero - 1)
         status = jnp.where(jnp.isfinite(tol), Status.OK, Status.STOPPED)
@@ -140,8 +156,9 @@ class RowLoop:
             s.effort.evaluations + self.settings.smooth.stages + 1,
         )
         slot = Slot(
-            trial.h, jnp.asarray(True), d.still, trial.last & d.passes, d.event,
+            Start(s.t, s.q, s.u, s.mode.direction), trial.h, jnp.asarray(True), d.still, trial.last & d.passes, d.event,
             jnp.where(d.located, trial.verdict.which, -1), s.mode.closed, s.mode.stick, meeting,
+            result.mode, result.roots._replace(r=jnp.where(d.event, result.roots.r, 1.0)),
         )  # fmt: skip
         counts_as_slot = d.accept | d.still
         return _State(
@@ -193,8 +210,8 @@ class RowLoop:
         limit = jnp.where(d.event, theta.tol, jnp.inf)  # other lanes of a batch wait
         _, rest_speed = self.settings.tolerances(s.q.dtype)
         motion = Motion(theta.system, s.mode, self.settings.lcp)
-        result = events.encounter(motion, self.rows, at, meeting, rest_speed, limit)
-        kind = events.kinds(self.laws, s.mode, meeting, result, theta.tol)
+        result = Meeting(motion, self.rows, at, meeting, rest_speed, limit).happen()
+        kind = kinds(self.laws, s.mode, meeting, result, theta.tol)
         at_edge = jnp.any(d.released) | d.stuck
         return result, jnp.where(at_edge & leaves, EventKind.EDGE, kind), meeting
 

@@ -6,35 +6,39 @@ import jax
 import jax.numpy as jnp
 from jax import Array, lax
 
-from ..solve.implicit import ROOT
+from ..solve.defined import with_derivative_of
 from ..solve.lanes import anywhere
 from . import events
 from .acceleration_level import Mode, Motion
 from .event_loop import RowLoop
-from .event_state import Instants, Moved, Outcome, Slot, Theta
-from .events import After, Point, choose, only_if
+from .event_meeting import Again, Meeting, choose, only_if
+from .event_state import Instants, Moved, Outcome, Slot, Start, Theta
+from .events import Point
 
-_Carry = tuple[Array, Array, Array, Array, Array]  # t, q, u, direction, P
+_Carry = tuple[Start, Array]  # and percussions
 
 
 def replay(row: RowLoop, theta: Theta, schedule: Slot, outcome: Outcome) -> Moved:
-    """The motion of a row from its schedule; step sizes, modes and the kinds of events are constants.
+    """The derivatives of a row from its schedule; step sizes, modes, kinds of events and all values are those of the loop.
 
     The instant of an event is where its indicator f(t, q, u) vanishes. A step of constant size ends there, with f = 0 but
     df ≠ 0; so the end of the step moves along the motion by dt = −df / ḟ.
     """
-    n = row.laws.size
-    nothing = jnp.zeros((n,), theta.q.dtype)
+    nothing = jnp.zeros((row.laws.size,), theta.q.dtype)
+    begin = Start(theta.t, theta.q, theta.u, theta.memory.mode.direction)
 
     def slot(carry: _Carry, s: Slot) -> tuple[_Carry, tuple[Array, Array, Array]]:
-        idle = carry, (carry[0], nothing, nothing)
-        return lax.cond(anywhere(s.used), lambda: choose(s.used, _step(row, theta, carry, s), idle), lambda: idle)
+        start, P = carry
+        idle = carry, (start.t, nothing, nothing)
+        recorded = choose(s.used, s.start, lax.stop_gradient(begin))
+        known = with_derivative_of(start, recorded), P
+        return lax.cond(anywhere(s.used), lambda: choose(s.used, _step(row, theta, known, s), idle), lambda: idle)
 
-    policy = jax.checkpoint_policies.save_only_these_names(ROOT)
-    slot = jax.checkpoint(slot, policy=policy, prevent_cse=False)
-    start = (theta.t, theta.q, theta.u, theta.memory.mode.direction, nothing)
-    (t_last, q, u, direction, P), (t, before, after) = lax.scan(slot, start, schedule)
-    q, u, P = _to_row_end(row, theta, outcome, t_last, q, u, direction, P)
+    slot = jax.checkpoint(slot, prevent_cse=False)
+    (last, P), (t, before, after) = lax.scan(slot, (begin, nothing), schedule)
+    moved = outcome.motion
+    end = Start(lax.stop_gradient(theta.t + theta.dt), moved.q, moved.u, moved.direction)
+    q, u, P = _to_row_end(row, theta, outcome, with_derivative_of(last, end), P)
     log, past = outcome.memory.log, theta.memory.log
     entry = jnp.arange(log.kind.shape[0])
     here = (entry >= past.entries) & (entry < log.entries)  # the entries that this row made
@@ -48,12 +52,12 @@ def replay(row: RowLoop, theta: Theta, schedule: Slot, outcome: Outcome) -> Move
         logged(past.instants.before, before),
         logged(past.instants.after, after),
     )
-    return Moved(q, u, P, direction, instants)
+    return with_derivative_of(Moved(q, u, P, last.direction, instants), moved)
 
 
 def _step(row: RowLoop, theta: Theta, carry: _Carry, s: Slot) -> tuple[_Carry, tuple[Array, Array, Array]]:
     """One accepted step, and the event at its end."""
-    t, q, u, direction, P = carry
+    (t, q, u, direction), P = carry
     system, t_end = theta.system, theta.t + theta.dt
     motion = Motion(system, Mode(s.closed, s.stick, direction), row.settings.lcp)
     tolerance, rest_speed = row.settings.tolerances(q.dtype)
@@ -66,22 +70,17 @@ def _step(row: RowLoop, theta: Theta, carry: _Carry, s: Slot) -> tuple[_Carry, t
     at = _at_instant(row, motion, t_1, q_1, u_1, s.which)
     limit = jnp.where(s.event, theta.tol, jnp.inf)
 
-    result: After = only_if(s.event, lambda: events.encounter(motion, row.rows, at, s.encounter, rest_speed, limit))
-    turned = row.turned(motion.mode, at)
-    after = (
-        at.t,
-        at.q,
-        jnp.where(s.event, result.u, at.u),
-        jnp.where(s.event, result.mode.direction, jnp.where(moves, turned, direction)),
-        P + jnp.where(moves, step.P, 0.0) + jnp.where(s.event, result.P, 0.0),
-    )
-    return after, (at.t, result.before, result.after)
+    meeting = Meeting(motion, row.rows, at, s.encounter, rest_speed, limit)
+    result: Again = only_if(s.event, lambda: meeting.again(s.after, s.roots))
+    u = jnp.where(s.event, result.u, at.u)
+    direction = jnp.where(s.event, result.direction, jnp.where(moves, row.turned(motion.mode, at), direction))
+    P = P + jnp.where(moves, step.P, 0.0) + jnp.where(s.event, result.P, 0.0)
+    return (Start(at.t, at.q, u, direction), P), (at.t, result.before, result.after)
 
 
-def _to_row_end(
-    row: RowLoop, theta: Theta, outcome: Outcome, t: Array, q: Array, u: Array, direction: Array, P: Array
-) -> tuple[Array, Array, Array]:
+def _to_row_end(row: RowLoop, theta: Theta, outcome: Outcome, last: Start, P: Array) -> tuple[Array, Array, Array]:
     """A row that ends with an event, not with a step, still ends at t + Δt: the instant moves, its end does not."""
+    t, q, u, direction = last
     late = theta.t + theta.dt - t
     late = late - lax.stop_gradient(late)  # no time, but a derivative
     mode = outcome.memory.mode._replace(direction=direction)

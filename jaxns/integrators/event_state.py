@@ -10,9 +10,10 @@ from jax import Array
 
 from ..laws.table import LawTable
 from ..model.system import System
-from ..solve.inclusion import Stats
+from ..solve.inclusion import Root, Stats
 from .acceleration_level import Mode
-from .events import Encounter, Events
+from .event_meeting import Encounter
+from .events import Events
 from .runge_kutta import HEM5, Smooth, Tolerance
 
 Edges = Literal["none", "lcp", "nscd"]
@@ -169,9 +170,19 @@ class Outcome(NamedTuple):
         return m._replace(mode=m.mode._replace(direction=self.motion.direction), log=log)
 
 
+class Start(NamedTuple):
+    """The state from which a step starts."""
+
+    t: Array
+    q: Array
+    u: Array
+    direction: Array  # (n_F,) of sliding
+
+
 class Slot(NamedTuple):
     """One accepted step, as the replay must know it."""
 
+    start: Start
     h: Array
     used: Array  # bool
     still: Array  # bool: an event without a step before it
@@ -181,3 +192,5 @@ class Slot(NamedTuple):
     closed: Array  # (n_N,) mode of the step
     stick: Array
     encounter: Encounter
+    after: Mode  # mode after the event
+    roots: Root  # of its two inclusions

@@ -16,7 +16,7 @@ from ..solve.inclusion import Problem, Scaling
 from ..solve.status import Status
 from ..solve.vectorise import materialise
 from . import velocity_level
-from .acceleration_level import Accelerations, Instant, acceleration_rows, unit_slips
+from .acceleration_level import Instant, acceleration_rows, decision, unit_slips
 from .base import (
     Configuration,
     Directions,
@@ -89,7 +89,8 @@ class GeneralizedAlpha:
         direction, speed = unit_slips(laws.table, system.gamma_F(t, q, u))
         tol = jnp.asarray(tolerance(None, u.dtype), u.dtype)
         instant = Instant(system, t, q, u, closed, speed > near, direction, dt, tol)
-        (u_dot, force, _), stats = implicit.solve(Accelerations(rows).problem(), instant)
+        (du, P), stats = implicit.solve(decision(rows), instant)
+        u_dot, force = du / dt, P / dt
         past = _Past(u_dot, u_dot, force, force)
         return _Memory(past, jnp.zeros((laws.size,), u.dtype), stats.status)
 

@@ -36,6 +36,7 @@ class Impact(NamedTuple):
     closed: Array  # (n_N,) bool
     P_guess: Array  # (n,)
     tol: Array
+    given: Array | None = None  # (n,) bool: rows whose y is `before` alone, whatever the percussions
 
 
 class _Matrices(NamedTuple):
@@ -69,7 +70,12 @@ class _Direct(NamedTuple):
 
     def rows_at(self, u: Array) -> Array:
         system, t, q, _ = self.directions.configuration
-        return system.velocities(t, q, u) + self.impact.before
+        return _rows_at(system, t, q, u, self.impact)
+
+
+def _rows_at(system: System, t: Array, q: Array, u: Array, impact: Impact) -> Array:
+    y = system.velocities(t, q, u) + impact.before
+    return y if impact.given is None else jnp.where(impact.given, impact.before, y)
 
 
 def problem(
@@ -87,10 +93,11 @@ def problem(
         system, t, q, _ = configuration(theta)
         d = Directions.at(configuration(theta))
         i = impact(theta, d)
-        c = system.velocities(t, q, i.u_free) + i.before
-        return _Matrices(
-            _scaling(laws.prox_parameters(d.G_diagonal(), i.mu), c, i), dense.matmul(d.W.T, d.M_inv_W), c, d.M_inv_W, i
-        )
+        c = _rows_at(system, t, q, i.u_free, i)
+        G = dense.matmul(d.W.T, d.M_inv_W)
+        if i.given is not None:
+            G = jnp.where(i.given[:, None], 0.0, G)
+        return _Matrices(_scaling(laws.prox_parameters(d.G_diagonal(), i.mu), c, i), G, c, d.M_inv_W, i)
 
     def direct(theta: Any) -> _Direct:
         d = DirectDirections.at(configuration(theta))
@@ -101,7 +108,7 @@ def problem(
         system, t, q, _ = configuration(theta)
         d = SparseDirections.at(structure, configuration(theta))  # type: ignore[arg-type]
         i = impact(theta, d)
-        c = system.velocities(t, q, i.u_free) + i.before
+        c = _rows_at(system, t, q, i.u_free, i)
         return _Direct(_scaling(laws.prox_parameters(d.G_diagonal(), i.mu), c, i), d, i)
 
     if structure is None:
