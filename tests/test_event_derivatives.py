@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -191,18 +193,74 @@ def test_slope_with_reversal_impact_and_stop():
         np.testing.assert_allclose(jacobian(theta, start.q0, start.u0), differences, rtol=1e-5, atol=1e-6)
 
 
-def test_second_derivatives_are_refused():
-    """They would lack those of the instants of events; first derivatives, of any kind and in a batch, are there."""
+def height_after(impacts, x, t):
+    """Height at t of a ball thrown from height x[0] with speed x[1], restitution x[2] and gravity x[3]."""
+    height, speed, e_N, g = x
+    t_hit = (speed + jnp.sqrt(speed**2 + 2.0 * g * height)) / g
+    up = e_N * (g * t_hit - speed)
+    for _ in range(impacts - 1):
+        t_hit, up = t_hit + 2.0 * up / g, e_N * up
+    return up * (t - t_hit) - 0.5 * g * (t - t_hit) ** 2
 
-    def height(e_N):
-        return ns.simulate(falling_ball(e_N), EVENT, jnp.ones(1), jnp.zeros(1), dt=0.2, num_steps=4).q[-1, 0]
 
-    for first in (jax.grad, jax.jacfwd, jax.jacrev):  # traced: nothing here needs to be compiled
-        assert jax.eval_shape(first(height), 0.7).shape == ()
-    assert jax.eval_shape(jax.vmap(jax.grad(height)), jnp.full(3, 0.7)).shape == (3,)
-    for second in (jax.hessian, lambda f: jax.grad(jax.grad(f)), lambda f: jax.jit(jax.jacfwd(jax.jacfwd(f)))):
-        with pytest.raises(NotImplementedError, match="second derivatives through EventDriven"):
-            jax.eval_shape(second(height), 0.7)
+def test_second_derivatives_of_a_bouncing_ball():
+    """After one impact and after three, forward over reverse; the closed form has no instants to get wrong."""
+
+    def heights(x):
+        system = falling_ball(x[2]).with_params(gravity=x[3])
+        return ns.simulate(system, EVENT, x[:1], x[1:2], dt=0.73, num_steps=3).q[jnp.array([1, 3]), 0]
+
+    x = jnp.array([1.0, 0.3, 0.8, 9.81])
+    found = jax.jit(jax.hessian(heights))(x)
+    for H, impacts, t in ((found[0], 1, 0.73), (found[1], 3, 2.19)):
+        expected = jax.hessian(partial(height_after, impacts))(x, t)
+        np.testing.assert_allclose(H, expected, rtol=1e-9, atol=1e-9 * np.max(np.abs(expected)))
+
+
+def test_second_derivatives_of_two_balls():
+    """Two unequal balls above each other, forward over forward: the lower one meets the floor, then the upper one."""
+
+    def gaps(t, q, p):
+        return jnp.stack([q[0], q[1] - q[0]])
+
+    def system(x):
+        parameters = dict(m=jnp.stack([x[0], jnp.ones_like(x[0])]), e=x[1:3])
+        contacts = ns.Contacts(gaps, e_N=lambda p: p["e"])
+        mass, weight = (lambda t, q, p: jnp.diag(p["m"])), (lambda t, q, u, p: -9.81 * p["m"])
+        return ns.System(parameters, mass, force=weight, contacts=contacts)
+
+    def motion(x):
+        traj = ns.simulate(system(x), EVENT, x[3:], jnp.zeros(2), dt=0.6, num_steps=1, check=False)
+        return traj.q[-1, 1]
+
+    def closed_form(x):
+        m, e_0, e_1, low, high = x
+        t_0 = jnp.sqrt(2.0 * low / 9.81)
+        v = e_0 * 9.81 * t_0
+        distance, approach = high - low, v + 9.81 * t_0  # both fall with g from t_0 on
+        t_1 = t_0 + distance / approach
+        v_low, v_high = v - 9.81 * (t_1 - t_0), -9.81 * t_1
+        after = v_high + (1.0 + e_1) * m / (m + 1.0) * (v_low - v_high)
+        y = high - 0.5 * 9.81 * t_1**2
+        return y + after * (0.6 - t_1) - 0.5 * 9.81 * (0.6 - t_1) ** 2
+
+    x = jnp.array([3.0, 0.9, 0.7, 0.5, 0.8])
+    np.testing.assert_allclose(motion(x), closed_form(x), rtol=1e-9)
+    expected = jax.hessian(closed_form)(x)
+    np.testing.assert_allclose(
+        jax.jit(jax.jacfwd(jax.jacfwd(motion)))(x), expected, rtol=1e-8, atol=1e-8 * np.max(np.abs(expected))
+    )
+
+
+@pytest.mark.parametrize("gap", [1e-13, 0.0, -1e-13])
+def test_a_gap_that_is_about_to_close_decides_on_the_instant(gap):
+    """A ball that starts at the floor with 3 m/s downwards hits it later the higher it is."""
+
+    def height(h):
+        return ns.simulate(BALL, EVENT, h[None], jnp.array([-3.0]), dt=0.1, num_steps=1).q[-1, 0]
+
+    expected = jax.grad(partial(height_after, 1))(jnp.array([1e-13, -3.0, 0.7, 9.81]), 0.1)[0]
+    np.testing.assert_allclose(jax.jacfwd(height)(jnp.asarray(gap)), expected, rtol=1e-8)
 
 
 def test_a_failed_run_has_no_derivative():

@@ -18,7 +18,6 @@ from jax import Array, lax
 from jax.ad_checkpoint import checkpoint_name
 
 from ..model.system import System
-from ..solve.defined import once_differentiable
 from ..solve.implicit import ROOT, zero_tangent
 from ..solve.inclusion import Stats
 from .acceleration_level import Mode
@@ -39,8 +38,8 @@ class EventDriven(Settings):
     the spacing of the output rows alone; `traj.events` tells what happened in between.
 
     This is the integrator whose derivatives are those of the motion, also through impacts: instants of events are implicit
-    functions of parameters and initial state. First derivatives are exact up to the tolerance; second derivatives lack the
-    curvature of the instants.
+    functions of parameters and initial state. First and second derivatives are exact up to the tolerance, in forward and
+    in reverse mode (`jax.hessian`).
 
     Main arguments:
 
@@ -96,16 +95,9 @@ def _advance(row: RowLoop, theta: Theta) -> Outcome:
     return row.run(theta, record=False)[0]
 
 
-_NO_SECOND_DERIVATIVE = (
-    "second derivatives through EventDriven are not available: those of event times are missing. Take differences of "
-    "jax.grad, or a method that needs first derivatives alone, such as ns.identify."
-)
-
-
 @_advance.defjvp
 def _advance_jvp(row: RowLoop, primals: tuple[Theta], tangents: tuple[Theta]) -> tuple[Any, Any]:
     (theta,), (theta_dot,) = primals, tangents
-    theta = once_differentiable(theta, _NO_SECOND_DERIVATIVE)
     outcome, schedule = row.run(lax.stop_gradient(theta), record=True)
     # A reverse pass keeps the schedule and never repeats the loop.
     outcome, schedule = jax.tree.map(lambda x: checkpoint_name(x, ROOT), (outcome, schedule))

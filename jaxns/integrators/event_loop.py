@@ -155,9 +155,10 @@ class RowLoop:
             s.effort.rejected + (~d.accept & ~s.fresh),
             s.effort.evaluations + self.settings.smooth.stages + 1,
         )
+        which = jnp.where(d.located, trial.verdict.which, jnp.where(d.still, self._hit(at, theta.tol), -1))
         slot = Slot(
             Start(s.t, s.q, s.u, s.mode.direction), trial.h, jnp.asarray(True), d.still, trial.last & d.passes, d.event,
-            jnp.where(d.located, trial.verdict.which, -1), s.mode.closed, s.mode.stick, meeting,
+            which, s.mode.closed, s.mode.stick, meeting,
             result.mode, result.roots._replace(r=jnp.where(d.event, result.roots.r, 1.0)),
         )  # fmt: skip
         counts_as_slot = d.accept | d.still
@@ -316,6 +317,15 @@ class RowLoop:
         system = theta.system
         gap, velocities = system.g_N(s.t, s.q), system.velocities(s.t, s.q, s.u)
         return Point(s.t, s.q, s.u, gap, velocities, jnp.zeros_like(at.force), jnp.zeros_like(at.u_dot))
+
+    def _hit(self, at: Point, tol: Array) -> Array:
+        """The contact whose closed gap is about to be hit fastest, −1 if none is: its gap decides on the instant."""
+        _, rate, _ = self.laws.split(at.velocities)
+        if not rate.shape[0]:
+            return jnp.asarray(-1)
+        _, rest_speed = self.settings.tolerances(rate.dtype)
+        approach = jnp.where(at.gap <= tol, -rate, 0.0)
+        return jnp.where(jnp.max(approach) > rest_speed, jnp.argmax(approach), -1)
 
     def _released(self, s: _State, trial: _Trial, tol: Array) -> Array:
         """With complementarity in the stages: closed contacts that have opened by themselves."""

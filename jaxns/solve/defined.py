@@ -1,4 +1,4 @@
-"""Values whose derivative is not that of their arithmetic: none at all (NaN or an error in its place), or another's."""
+"""Values that have no derivative: the identity, with a derivative of NaN or an error in place of a wrong one."""
 
 from __future__ import annotations
 
@@ -48,20 +48,3 @@ def once_differentiable(tree: Any, message: str) -> Any:
         raise NotImplementedError(message)
 
     return same(tree)
-
-
-@jax.custom_jvp
-def with_derivative_of(other: Any, value: Any) -> Any:
-    """The values of one pytree with the derivatives of another, which must have been computed to the same values.
-
-    Nothing then depends on the values of the other, and the compiler leaves out what only they need.
-
-    >>> jax.value_and_grad(lambda x: with_derivative_of(x**2, jnp.array(9.0)))(jnp.array(3.0))[1].tolist()
-    6.0
-    """
-    return value
-
-
-@with_derivative_of.defjvp
-def _with_derivative_of_jvp(primals: tuple[Any, Any], tangents: tuple[Any, Any]) -> tuple[Any, Any]:
-    return with_derivative_of(*primals), tangents[0]

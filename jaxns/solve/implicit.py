@@ -41,9 +41,20 @@ def solve(problem: inclusion.Problem, theta: Any) -> tuple[Any, inclusion.Stats]
 
 
 def known(problem: inclusion.Problem, root: inclusion.Root, theta: Any) -> Any:
-    """The outputs of a problem whose root was found before, differentiable with respect to theta."""
-    root = _known_root(problem, root, theta)
-    return problem.solution(root.x, root.r, problem.direct(theta))
+    """The outputs of a problem whose root was found before, with first and second derivatives with respect to theta.
+
+    Two turns of Newton's method with the Jacobian of the root, x ← x − J⁻¹ (F(x, θ) − F(x₀, θ₀)), leave the value as it is:
+    the first one brings the derivative, the second one, off by O(dθ³), that of the derivative. Plain arithmetic, so that
+    forward and reverse mode may be combined in any order.
+    """
+    root, fixed = jax.lax.stop_gradient((root, theta))
+    J = inclusion.jacobian(problem, root, fixed)
+    F_0 = problem.residual(root.x, root.r, problem.direct(fixed))
+    data = problem.direct(theta)
+    x = root.x
+    for _ in range(2):
+        x = x - problem.linear_solve(J, problem.residual(x, root.r, data) - F_0)
+    return problem.solution(x, root.r, data)
 
 
 @partial(jax.custom_jvp, nondiff_argnums=(0,))
@@ -71,28 +82,12 @@ def _root(problem: inclusion.Problem, theta: Any) -> tuple[inclusion.Root, inclu
 def _root_jvp(problem: inclusion.Problem, primals: tuple[Any], tangents: tuple[Any]) -> tuple[Any, Any]:
     (theta,), (theta_dot,) = primals, tangents
     root, stats = jax.tree.map(lambda v: checkpoint_name(v, ROOT), _root(problem, theta))
-    return (root, stats), (_root_dot(problem, root, theta, theta_dot), jax.tree.map(zero_tangent, stats))
-
-
-@partial(jax.custom_jvp, nondiff_argnums=(0,))
-def _known_root(problem: inclusion.Problem, root: inclusion.Root, theta: Any) -> inclusion.Root:
-    return root
-
-
-@_known_root.defjvp
-def _known_root_jvp(problem: inclusion.Problem, primals: tuple[Any, Any], tangents: tuple[Any, Any]) -> tuple[Any, Any]:
-    (root, theta), (_, theta_dot) = primals, tangents
-    root = _known_root(problem, root, theta)
-    return root, _root_dot(problem, root, theta, theta_dot)
-
-
-def _root_dot(problem: inclusion.Problem, root: inclusion.Root, theta: Any, theta_dot: Any) -> inclusion.Root:
-    """The derivative of a root."""
     J = _jacobian(problem, root, theta)
     _, F_dot = jax.jvp(lambda theta: problem.residual(root.x, root.r, problem.direct(theta)), (theta,), (theta_dot,))
     x_dot = -problem.linear_solve(J, F_dot)
     # r decides which element of the generalized Jacobian is used, never the solution: it carries no derivative.
-    return inclusion.Root(x_dot, jnp.zeros_like(root.r))
+    root_dot = inclusion.Root(x_dot, jnp.zeros_like(root.r))
+    return (root, stats), (root_dot, jax.tree.map(zero_tangent, stats))
 
 
 @partial(jax.custom_jvp, nondiff_argnums=(0,))
