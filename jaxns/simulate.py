@@ -191,5 +191,5 @@ def _about_wedges(P_N: np.ndarray) -> str:
     what = f"Percussions in the contacts {names} hold each other in balance, whatever their size: bodies wedge there. "
     return (what if len(wedged) > 1 else "") + (
         "Newton's impact law has no solution where it asks wedged bodies to rebound: take a smaller e_N in these contacts, "
-        "or another impact law; walls that close on a body must yield. "
+        'restitution="reduce", or another impact law; walls that close on a body must yield. '
     )
