@@ -81,11 +81,12 @@ def _step(system: System, integrator: Integrator, tol: Any, loop: Loop) -> tuple
         )
         return after, {
             **_split(rows, accepted_or(accepted, new.P, jnp.zeros_like(new.P))),
-            "status": jnp.where(alive, outcome, Status.STOPPED),
+            "status": jnp.where(alive, outcome, jnp.where(loop.n == 0, loop.status, Status.STOPPED)),
             "stage_iterations": jnp.stack([s.iterations for s in new.solves]),
             "residual": jnp.max(jnp.stack([s.residual for s in new.solves])),
             "worst_row": jnp.where(alive & ~accepted, worst, -1),
             "effort": jax.tree.map(lambda e: keep(e, jnp.zeros_like(e)), new.extra),
+            "reduced": jax.tree.map(lambda e: keep(e, jnp.zeros_like(e)), new.reduced),
         }
 
     policy = jax.checkpoint_policies.save_only_these_names(ROOT)
@@ -98,11 +99,12 @@ def _no_steps(step: Callable[[Loop], tuple[Loop, Record]], loop: Loop) -> Record
 
 
 def _with_step(seen: Record, step: Record) -> Record:
-    """The record of a row with one more step: percussions, iterations and effort add up, the largest residual and the
-    first failure stay."""
+    """The record of a row with one more step: percussions and counts add up, the largest residual and the first failure
+    stay."""
     first = seen["status"] == Status.OK
+    sums = (*ROWS[3:], "stage_iterations", "effort", "reduced")
     return {
-        **{name: jax.tree.map(jnp.add, seen[name], step[name]) for name in (*ROWS[3:], "stage_iterations", "effort")},
+        **{name: jax.tree.map(jnp.add, seen[name], step[name]) for name in sums},
         "residual": jnp.maximum(seen["residual"], step["residual"]),
         **{name: jnp.where(first, step[name], seen[name]) for name in ("status", "worst_row")},
     }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -14,7 +15,14 @@ from . import loop
 from .integrators.base import Integrator, law_table, tolerance
 from .integrators.event_state import Memory
 from .model.affinity import check_affinity
-from .model.checks import check_arguments, check_coefficients, check_initial_values, check_restitution, check_shapes
+from .model.checks import (
+    acceptable,
+    check_arguments,
+    check_coefficients,
+    check_initial_values,
+    check_restitution,
+    check_shapes,
+)
 from .model.system import Rows, System
 from .model.values import inside_trace, is_concrete
 from .progress import LateBar, clock
@@ -80,6 +88,8 @@ def simulate(
         if constant:
             check_coefficients(system, rows)
         begin = loop.start(system, integrator, q0, u0, dt, t0)
+        fine = acceptable(system, rows, q0, u0, begin.dt, begin.t0)
+        begin = replace(begin, status=jnp.where(fine, begin.status, Status.BAD_INPUT))
         return loop.finish(begin, *loop.scan(system, integrator, tol, begin, num_steps // save_every, save_every))
     system, q0, u0 = jax.tree.map(_strong, (system, q0, u0))
     initial = q0, u0, np.asarray(dt, q0.dtype), np.asarray(t0, q0.dtype)
@@ -181,5 +191,5 @@ def _about_wedges(P_N: np.ndarray) -> str:
     what = f"Percussions in the contacts {names} hold each other in balance, whatever their size: bodies wedge there. "
     return (what if len(wedged) > 1 else "") + (
         "Newton's impact law has no solution where it asks wedged bodies to rebound: take a smaller e_N in these contacts, "
-        "or another impact law; walls that close on a body must yield. "
+        'restitution="reduce", or another impact law; walls that close on a body must yield. '
     )

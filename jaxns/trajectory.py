@@ -67,6 +67,7 @@ class Trajectory:
     worst_row: Array  # (N,) row (g, γ, N, F) with the largest residual of a failed step, −1 for a smooth equation
     events: Events | None = None  # of event-driven runs: impacts, detachments, stick and slip
     effort: Effort | None = None  # of event-driven runs: steps and evaluations, each (N,)
+    reduced: Array | None = None  # (N,) with restitution="reduce": impacts whose restitution was reduced
 
     @property
     def ok(self) -> Array:

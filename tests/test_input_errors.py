@@ -167,7 +167,8 @@ def test_singular_mass_matrix_is_reported(matrix):
 
 
 @pytest.mark.parametrize(
-    ("name", "value"), [("mu", -0.1), ("e_N", -0.1), ("e_N", 1.1), ("e_F", -0.1), ("e_F", 1.1), ("mu", np.nan)]
+    ("name", "value"),
+    [("mu", -0.1), ("e_N", -0.1), ("e_N", 1.1), ("e_F", -0.1), ("e_F", 1.1), ("mu", np.nan), ("mu", np.inf)],
 )
 @pytest.mark.parametrize("as_function", [False, True], ids=["number", "function of p"])
 def test_coefficient_out_of_range_is_named(name, value, as_function):
@@ -282,3 +283,65 @@ def test_an_affine_function_is_recognised_by_its_values_where_its_trace_does_not
 def test_square_kinematics_must_be_invertible():
     with pytest.raises(ValueError, match=r"kinematics.*invertible.*singular values"):
         run(build(kinematics=lambda t, q, u, p: jnp.stack([u[0], u[0]]), contacts=ns.Contacts(gap)))
+
+
+def test_restitution_must_be_one_that_exists():
+    for scheme in (ns.Moreau, ns.Rattle, ns.Lobatto, ns.EnergyTwoStep):
+        with pytest.raises(ValueError, match=rf"{scheme.__name__}: restitution must be one of.*'poisson'"):
+            scheme(restitution="poisson")
+
+
+# Values that are traced, and so cannot raise -----------------------------------------------------------------------------
+
+GOOD_VALUES = {"x": 0.0, "y": 0.05, "v": 0.5, "w": -1.0, "m": 1.0, "J": 1.0, "mu": 0.3, "e_N": 0.5, "e_F": 0.1,
+               "gravity": 9.81, "t0": 0.0, "dt": 0.01}  # fmt: skip
+BAD_VALUES = {
+    **{f"{name} = {value}": {name: value} for name in GOOD_VALUES for value in (np.nan, np.inf, -np.inf)},
+    **{f"{name} = {value}": {name: value} for name in ("m", "dt") for value in (0.0, -0.01)},
+    **{f"{name} = {value}": {name: value} for name in ("e_N", "e_F") for value in (-0.1, 1.1)},
+    "mu = -0.1": {"mu": -0.1},
+    "J = 0.0": {"J": 0.0},
+    "J = -1.0": {"J": -1.0},
+    "indefinite mass matrix": {"J": 0.2},
+}
+
+
+def particle(values):
+    """A particle that hits the floor in the fifth step, with coupled inertia."""
+    system = ns.System(
+        values,
+        mass=lambda t, q, p: jnp.stack([jnp.stack([p["m"], 0.5 * p["m"]]), jnp.stack([0.5 * p["m"], p["J"]])]),
+        potential=lambda t, q, p: p["gravity"] * q[1],
+        contacts=ns.Contacts(gap, slip, mu=lambda p: p["mu"], e_N=lambda p: p["e_N"], e_F=lambda p: p["e_F"]),
+    )
+    q0, u0 = jnp.stack([values["x"], values["y"]]), jnp.stack([values["v"], values["w"]])
+    return ns.simulate(system, ns.Rattle(), q0, u0, dt=values["dt"], t0=values["t0"], num_steps=8)
+
+
+@pytest.fixture(scope="module")
+def traced():
+    """One batch of all bad values, and the good ones last."""
+    cases = [{**GOOD_VALUES, **bad} for bad in BAD_VALUES.values()] + [GOOD_VALUES]
+    return jax.jit(jax.vmap(particle))({name: jnp.array([case[name] for case in cases]) for name in GOOD_VALUES})
+
+
+@pytest.mark.parametrize("case", BAD_VALUES)
+def test_a_traced_bad_value_is_told_by_the_status(traced, case):
+    status = np.asarray(traced.status)[list(BAD_VALUES).index(case)]
+    q = np.asarray(traced.q)[list(BAD_VALUES).index(case)]
+    first = status[status != ns.Status.OK][0]
+    assert first in (ns.Status.BAD_INPUT, ns.Status.NONFINITE)
+    assert np.all(status[np.argmax(status != ns.Status.OK) + 1 :] == ns.Status.STOPPED)
+    accepted = np.concatenate([[False], status == ns.Status.OK])
+    assert np.all(np.isfinite(q[accepted]))
+    assert first == ns.Status.NONFINITE or status[0] == ns.Status.BAD_INPUT
+
+
+def test_the_good_values_of_that_batch_run(traced):
+    assert np.all(traced.status[-1] == ns.Status.OK) and np.any(traced.P_N[-1] > 0.0)
+
+
+def test_a_bad_value_has_no_derivative():
+    """It is NaN, not that of the initial state."""
+    height = lambda dt: particle({**GOOD_VALUES, "dt": dt}).q[-1, 1]  # noqa: E731
+    assert np.isnan(jax.grad(height)(-0.01)) and np.isfinite(jax.grad(height)(0.01))

@@ -27,6 +27,7 @@ class Step(NamedTuple):
     memory: Any  # what the next step wants to know of this one
     solves: tuple[inclusion.Stats, ...]  # one for each solve of the step
     extra: Any = None  # what else an integrator tells of the step
+    reduced: Array | None = None  # () how many impacts had their restitution reduced, where that is asked for
 
 
 class Theta(NamedTuple):

@@ -29,6 +29,7 @@ from .base import (
     with_row_of_system,
 )
 from .impact_free import End, Form, ImpactFree, closed
+from .reduced import Restitution, check_restitution, solve_impact
 
 Normals = Literal["discrete", "begin"]
 Levels = Literal["both", "position"]
@@ -194,6 +195,12 @@ class EnergyDecomposedMass(_Consistent):
 class _TwoStep(_Consistent):
     """What the schemes share that put an impact before the impact-free step."""
 
+    restitution: Restitution = "newton"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_restitution(self)
+
     @property
     def num_solves(self) -> int:
         return 2
@@ -201,12 +208,11 @@ class _TwoStep(_Consistent):
     def step(self, system: System, t: Array, q: Array, u: Array, dt: Array, memory: _Memory, tol: Array) -> Step:
         rows = system.rows(t, q, u)
         theta = Theta(system, t, dt, q, u, memory.Lambda, tol)
-        impact = velocity_level.problem(law_table(rows), _begin, partial(_impact, rows))
-        (u_C, Lambda), stats_1 = implicit.solve(impact.solved_by(self.solver), theta)
+        u_C, Lambda, stats_1, reduced = solve_impact(self, law_table(rows), _begin, partial(_impact, rows), theta)
         form = self._form(system, t, q, u)
         end, stats_2 = self._impact_free(form, theta._replace(u=u_C, P_guess=memory.P))
         memory = _Memory(lax.stop_gradient(end.P), lax.stop_gradient(Lambda))
-        return Step(end.q, end.u, Lambda + end.P, memory, (stats_1, stats_2))
+        return Step(end.q, end.u, Lambda + end.P, memory, (stats_1, stats_2), reduced=reduced)
 
 
 @dataclass(frozen=True)
@@ -226,6 +232,8 @@ class EnergyTwoStep(_TwoStep):
     - sticking: friction in the impact-free step by Wᵀ(q^E − q^B) ("consistent"), which lets the velocity of a sticking
       contact oscillate, or by the velocity γ_F(u^E) as in Moreau's rule ("moreau"), which gives up consistency there
     - midpoint: as in `EnergyDecomposedMass`
+    - restitution: "newton"; or "reduce", which weakens e_N and e_F for impacts that have no solution, counted in
+      `traj.reduced`
     - normals, tol, solver: as in `EnergyConstantMass`
 
     >>> import jaxns as ns
@@ -292,6 +300,7 @@ class EnergyQuaternionTwoStep(_TwoStep):
     An impact at fixed q^B as in `EnergyTwoStep`, then the step of `EnergyQuaternion` from (q^B, u^C) with ε_i = 1
     (Möller 2011, eqs. 5.157, 5.158): gaps do not drift, for any restitution coefficients.
 
+    - restitution: as in `EnergyTwoStep`
     - normals, tol, solver: as in `EnergyConstantMass`
 
     >>> import jax.numpy as jnp

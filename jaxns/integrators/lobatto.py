@@ -31,6 +31,7 @@ from .base import (
 from .guesses import Memory
 from .lobatto_tableau import Tableau, lobatto
 from .position_level import by_kind, kinematic_rows
+from .reduced import Restitution, check_restitution, solve_impact
 
 
 @dataclass(frozen=True)
@@ -67,6 +68,8 @@ class Lobatto:
     - tol: tolerance on gaps and constraints in metres, and on velocities relative to their size above 1 m/s;
       by default from the dtype
     - solver: how inclusions are solved: "newton", or another method of `jaxns.solve_contacts`, to compare
+    - restitution: "newton"; or "reduce", which weakens e_N and e_F for impacts that have no solution, counted in
+      `traj.reduced`
 
     >>> import jaxns as ns
     >>> slope = ns.models.mass_on_slope()
@@ -78,11 +81,13 @@ class Lobatto:
     stages: int = 3
     tol: float | None = None
     solver: str = "newton"
+    restitution: Restitution = "newton"
 
     def __post_init__(self) -> None:
         if not isinstance(self.stages, (int, np.integer)) or self.stages < 2:
             raise ValueError(f"Lobatto: stages must be a whole number of at least 2, got {self.stages!r}.")
         check_solver(self)
+        check_restitution(self)
 
     @property
     def num_solves(self) -> int:
@@ -102,11 +107,10 @@ class Lobatto:
         stats_1 = with_row_of_system(stats_1, laws.stack(jnp.tile(jnp.arange(laws.size), (self.stages - 1, 1))))
         proportional = first.P / float(1.0 - stages.tableau.b[-1])
         P_guess = memory.whole_guess(P_stages_guess, first.P_stages, proportional)
-        last = velocity_level.problem(laws, _end, partial(_impact, stages))
         end = _ThetaEnd(theta._replace(P_guess=P_guess), first)
-        (u_end, P), stats_2 = implicit.solve(last.solved_by(self.solver), end)
+        u_end, P, stats_2, reduced = solve_impact(self, laws, _end, partial(_impact, stages), end)
         memory = memory.after(laws, (first.P_stages, P_stages_guess), (P, P_guess), proportional)
-        return Step(first.q, u_end, P, memory, (stats_1, stats_2))
+        return Step(first.q, u_end, P, memory, (stats_1, stats_2), reduced=reduced)
 
 
 class _Unknowns(NamedTuple):

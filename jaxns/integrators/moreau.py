@@ -11,9 +11,10 @@ import jax.numpy as jnp
 from jax import Array, lax
 
 from ..model.system import Rows, System
-from ..solve import dense, implicit
+from ..solve import dense
 from . import large, velocity_level
 from .base import Configuration, Step, Theta, check_solver, law_table
+from .reduced import Restitution, check_restitution, solve_impact
 
 
 @dataclass(frozen=True)
@@ -38,6 +39,8 @@ class Moreau:
 
     - tol: tolerance on the rows, relative to their size above 1 m/s; by default from the dtype
     - solver: how inclusions are solved: "newton", or another method of `jaxns.solve_contacts`, to compare
+    - restitution: "newton"; or "reduce", which weakens e_N and e_F for impacts that have no solution, counted in
+      `traj.reduced`
 
     >>> import jax.numpy as jnp
     >>> import jaxns as ns
@@ -50,9 +53,11 @@ class Moreau:
 
     tol: float | None = None
     solver: str = "newton"
+    restitution: Restitution = "newton"
 
     def __post_init__(self) -> None:
         check_solver(self)
+        check_restitution(self)
 
     @property
     def num_solves(self) -> int:
@@ -65,9 +70,10 @@ class Moreau:
         rows = system.rows(t, q, u)
         laws = law_table(rows)
         structure = large.structure(system, laws, velocity_level.rows, t, q, u)
-        problem = velocity_level.problem(laws, midpoint, partial(_impact, rows), structure)
-        (u_end, P), stats = implicit.solve(problem.solved_by(self.solver), Theta(system, t, dt, q, u, memory, tol))
-        return Step(_end_position(system, t, q, u, u_end, dt), u_end, P, lax.stop_gradient(P), (stats,))
+        theta = Theta(system, t, dt, q, u, memory, tol)
+        u_end, P, stats, reduced = solve_impact(self, laws, midpoint, partial(_impact, rows), theta, structure)
+        q_end = _end_position(system, t, q, u, u_end, dt)
+        return Step(q_end, u_end, P, lax.stop_gradient(P), (stats,), reduced=reduced)
 
 
 def _end_position(system: System, t: Array, q: Array, u: Array, u_end: Array, dt: Array) -> Array:

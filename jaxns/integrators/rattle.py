@@ -19,6 +19,7 @@ from . import large, velocity_level
 from .base import Configuration, DirectDirections, Directions, Step, Theta, check_solver, law_table, velocity_unit
 from .guesses import Memory
 from .position_level import by_kind, kinematic_rows
+from .reduced import Restitution, check_restitution, solve_impact
 
 
 @dataclass(frozen=True)
@@ -48,6 +49,8 @@ class Rattle:
     - tol: tolerance on gaps and constraints in metres, and on velocities relative to their size above 1 m/s;
       by default from the dtype
     - solver: how inclusions are solved: "newton", or another method of `jaxns.solve_contacts`, to compare
+    - restitution: "newton"; or "reduce", which weakens e_N and e_F for impacts that have no solution, counted in
+      `traj.reduced`
 
     >>> import jax.numpy as jnp
     >>> import jaxns as ns
@@ -60,9 +63,11 @@ class Rattle:
 
     tol: float | None = None
     solver: str = "newton"
+    restitution: Restitution = "newton"
 
     def __post_init__(self) -> None:
         check_solver(self)
+        check_restitution(self)
 
     @property
     def num_solves(self) -> int:
@@ -81,11 +86,10 @@ class Rattle:
         proportional = 2.0 * first.P
         P_guess = memory.whole_guess(P1_guess, first.P, proportional)
         structure = large.structure(system, laws, velocity_level.rows, t, q, u)
-        stage_2 = velocity_level.problem(laws, _end, partial(_impact, rows), structure)
         theta_2 = _Theta2(system, t + dt, dt, first, P_guess, tol)
-        (u_end, P), stats_2 = implicit.solve(stage_2.solved_by(self.solver), theta_2)
+        u_end, P, stats_2, reduced = solve_impact(self, laws, _end, partial(_impact, rows), theta_2, structure)
         memory = memory.after(laws, (first.P, P1_guess), (P, P_guess), proportional)
-        return Step(first.q, u_end, P, memory, (stats_1, stats_2))
+        return Step(first.q, u_end, P, memory, (stats_1, stats_2), reduced=reduced)
 
 
 class _Data1(NamedTuple):

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import Array
+from jax import Array, lax
 
 from .system import Rows, System
 from .values import is_concrete
@@ -102,6 +102,28 @@ def _coefficients_in_range(system: System, rows: Rows) -> Array:
         c.coefficients_in_range(system.params, n, d) for c, (n, d, _) in zip(system.contacts, rows.groups, strict=True)
     ]
     return jnp.all(jnp.asarray(fine, bool))
+
+
+def acceptable(system: System, rows: Rows, q0: Array, u0: Array, dt: Array, t0: Array) -> Array:
+    """Whether a simulation may begin (), for values that are traced and so cannot raise.
+
+    Step size, state and coefficients are where they may be, and the mass matrix at the initial state is positive definite.
+    Constraints and gaps are not looked at: schemes on position level correct what is left of them.
+    """
+    finite = [jnp.all(jnp.isfinite(value)) for value in (q0, u0, dt, t0)]
+    fine = [*finite, dt > 0.0, _coefficients_in_range(system, rows), _positive_definite(system.M(t0, q0))]
+    return jnp.all(jnp.stack(fine))
+
+
+def _positive_definite(M: Array) -> Array:
+    """Whether all pivots of M are positive; plain arithmetic, no LAPACK in batches."""
+    small = 8.0 * M.shape[0] * jnp.finfo(M.dtype).eps * jnp.diagonal(M)
+
+    def eliminate(k: Array, state: tuple[Array, Array]) -> tuple[Array, Array]:
+        A, fine = state
+        return A - A[:, k, None] * A[k] / A[k, k], fine & (A[k, k] > small[k]) & (small[k] > 0.0)
+
+    return lax.fori_loop(0, M.shape[0], eliminate, (M, jnp.asarray(True)))[1]
 
 
 def _expect(name: str, function: Any, arguments: tuple[Any, ...], shape: tuple[int | None, ...]) -> tuple[int, ...]:

@@ -99,7 +99,7 @@ class Contacts:
         """Raise on coefficients outside of their range; needs concrete values."""
         for name, value in self._coefficients(params, n, d).items():
             if not np.all(_in_range(name, value)):
-                allowed = "at least 0" if name == "mu" else "in [0, 1]"
+                allowed = "at least 0 and finite" if name == "mu" else "in [0, 1]"
                 raise ValueError(f"Contacts `{self.name}`: {name} must be {allowed}, got {value}.")
 
     def coefficients_in_range(self, params: Any, n: int, d: int) -> Array:
@@ -132,4 +132,4 @@ class Contacts:
 
 
 def _in_range(name: str, value: Array) -> Array:
-    return (value >= 0.0) & (value <= (jnp.inf if name == "mu" else 1.0))
+    return (value >= 0.0) & (value <= (jnp.finfo(value.dtype).max if name == "mu" else 1.0))

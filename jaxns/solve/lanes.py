@@ -16,6 +16,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array, lax
 
+from .defined import once_differentiable
 from .vectorise import vectorise
 
 BLOCK_ENTRIES = 2**14  # of one matrix of a block: 128 kB in float64
@@ -45,11 +46,27 @@ def on_lanes(function: Callable[..., Any], *arguments: Any, rows: int) -> Any:
     its operations are too short for XLA to divide them among threads, which costs more than it saves.
 
     The function sees arguments whose leaves carry a trailing lane axis where `lift.laned` is true, and must return arrays
-    that all carry it. It is for code that is not differentiated.
+    that all carry it. It is for code that is not differentiated, and raises where it is.
     """
     block = max(FEWEST_LANES, min(MOST_LANES, BLOCK_ENTRIES // (rows + 1) ** 2))
-    in_blocks = partial(_in_blocks, function, block if jax.default_backend() == "cpu" else None)
+    in_blocks = partial(_in_blocks, _undifferentiated(function), block if jax.default_backend() == "cpu" else None)
     return _on_lanes(in_blocks, Lift(jax.tree.map(lambda _: False, arguments), None))(*arguments)
+
+
+_FROM_REVERSE = (
+    "the derivative of a reverse pass through a solve is not available (jax.hessian, jax.grad of jax.grad): a reverse pass "
+    "keeps solutions, not what their derivatives need. Second derivatives that begin with forward mode are: write "
+    "jax.jacfwd(jax.jacfwd(f)) or jax.jacrev(jax.jacfwd(f)) in place of jax.hessian(f)."
+)
+
+
+def _undifferentiated(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The same function; its derivative raises.
+
+    Derivatives of solves are rules around it. JAX drops them from the stored part of a reverse pass, and a derivative of
+    that part would then go through the iterations.
+    """
+    return lambda lift, *arguments: function(lift, *once_differentiable(arguments, _FROM_REVERSE))
 
 
 def _in_blocks(function: Callable[..., Any], block: int | None, lift: Lift, *arguments: Any) -> Any:

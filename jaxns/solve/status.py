@@ -19,6 +19,7 @@ class Status(enum.IntEnum):
     RAY = 4
     TOO_MANY_STEPS = 5
     INFEASIBLE = 6
+    BAD_INPUT = 7
 
     @property
     def message(self) -> str:
@@ -32,5 +33,8 @@ _MESSAGES = {
     Status.STOPPED: "not run, because an earlier step failed",
     Status.TOO_MANY_STEPS: "more steps between two rows than max_steps allows (raise it, or take a smaller dt)",
     Status.INFEASIBLE: "the contact problem of the step has no solution",
+    Status.BAD_INPUT: (
+        "a step size, an initial state, a coefficient or a mass matrix that cannot be (an eager call says which)"
+    ),
     Status.RAY: "complementary pivoting ended on a ray: no solution was found",
 }
