@@ -29,14 +29,9 @@ from .base import (
     with_row_of_system,
 )
 from .moreau import Moreau, midpoint, on_manifold
-from .position_level import of_position
+from .position_level import of_position, position_laws
 
 Level = Literal["ggl", "index3", "index2", "index1"]
-
-
-def _correction_laws(laws: LawTable, n_g: int) -> LawTable:
-    """Constraints and normals on position level; friction has none."""
-    return LawTable(n_g, tuple((n, 0, law) for n, _, law in laws.groups))
 
 
 def _covelocity(configuration: Configuration, n_g: int, psi: Array) -> Array:
@@ -102,7 +97,7 @@ class GGLDecoupled:
     def step(self, system: System, t: Array, q: Array, u: Array, dt: Array, memory: Array, tol: Array) -> Step:
         free = Moreau(solver=self.solver).step(system, t, q, u, dt, memory, tol)
         rows = system.rows(t, q, u)
-        projection = _projection(rows, _correction_laws(law_table(rows), rows.n_g))
+        projection = _projection(rows, position_laws(law_table(rows), rows.n_g))
         theta = _ThetaProjection(Theta(system, t, dt, q, u, memory, tol), free.q, 0.5 * (u + free.u))
         q_end, stats = implicit.solve(projection.solved_by(self.solver), theta)
         stats = with_row_of_system(stats, of_position(rows, jnp.arange(law_table(rows).size)))
@@ -283,7 +278,7 @@ class _Coupled(NamedTuple):
     @property
     def laws(self) -> LawTable:
         velocity = law_table(self.rows)
-        groups = _correction_laws(velocity, 0).groups if self.corrected else ()
+        groups = position_laws(velocity, 0).groups if self.corrected else ()
         return LawTable(velocity.n_bilateral + self.n_g, velocity.groups + groups)
 
     def split(self, rows: Array) -> tuple[Array, Array]:
