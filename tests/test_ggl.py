@@ -217,3 +217,20 @@ def test_order_in_persistent_contact(scheme, order):
 def test_unknown_level_is_an_error():
     with pytest.raises(ValueError, match="bilateral must be one of"):
         ns.GGLUnified(bilateral="index4")
+
+
+# Stiff forces ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dt", [1e-3, 1e-4])
+def test_no_percussion_acts_across_an_open_gap(dt):
+    """A heavy mass on a light one on a stiff spring, ωΔt up to 20: percussions of every step from the momentum of the
+    heavy mass, complementary to its gap; and the motion of generalized-α."""
+    p = ns.models.impact_oscillator()
+    runs = [ns.simulate(p.system, i, p.q0, p.u0, dt=dt, t1=0.3) for i in (ns.GGLUnified(), ns.GeneralizedAlpha())]
+    q, u = np.asarray(runs[0].q), np.asarray(runs[0].u)
+    gap, percussion = q[1:, 0] - q[1:, 1], 10.0 * (np.diff(u[:, 0]) + 9.81 * dt)
+    assert gap.min() >= -1e-10 and percussion.min() >= -1e-9
+    assert np.max(np.minimum(gap, percussion)) <= 1e-9
+    assert 0.1 * percussion.size < np.sum(percussion > 1e-6) < 0.5 * percussion.size
+    np.testing.assert_allclose(q[:, 0], np.asarray(runs[1].q)[:, 0], atol=1e-4)

@@ -9,16 +9,15 @@ import jax
 import jax.numpy as jnp
 from jax import Array, lax
 
-from ..laws.levels import Levels, LevelTable
+from ..laws.table import LawTable
 from ..model.system import Rows, System
 from ..solve import implicit
 from ..solve.inclusion import Problem, Scaling
-from ..solve.status import Status
-from ..solve.vectorise import materialise
 from . import velocity_level
-from .acceleration_level import Instant, acceleration_rows, decision, unit_slips
+from .acceleration_level import Instant, decision, unit_slips
 from .base import (
     Configuration,
+    DirectDirections,
     Directions,
     Step,
     Theta,
@@ -29,7 +28,7 @@ from .base import (
     velocity_unit,
     with_row_of_system,
 )
-from .position_level import of_position
+from .position_level import of_position, position_laws
 
 
 @dataclass(frozen=True)
@@ -42,21 +41,27 @@ class GeneralizedAlpha:
         M u̇ = h + W λ
         (1−α_m) a + α_m a_n = (1−α_f) u̇ + α_f u̇_n,    λ̄ likewise from λ
         u⁺ = u_n + Δt ((1−γ) a_n + γ a) + U,    M U = W Λ
-        ū = u_n + Δt ((½−β) a_n + β a) + Q/Δt,    M Q = W_g κ_g + W_N κ_N + Δt/2 (W_γ Λ_γ + W_F Λ_F)
+        ū = u_n + Δt ((½−β) a_n + β ã) + Q/Δt,    M Q = W_g κ_g + W_N κ_N
         q⁺ = q_n + Δt/2 (q̇(t_n, q_n, ū) + q̇(t_{n+1}, q⁺, ū))
 
-    and, with κ̂ = κ + Δt² ((½−β) λ̄_n + β λ̄) and the percussion P = Λ + Δt ((1−γ) λ̄_n + γ λ̄),
+    and, with κ̂ = κ + Δt² ((½−β) λ̄_n + β λ̃) and the percussion P = Λ + Δt ((1−γ) λ̄_n + γ λ̄),
 
         g = 0,  ġ = 0,  g̈ = 0,    γ = 0,  γ̇ = 0
         g_N ∈ N_{R−}(−κ̂_N)
-        closed (r g_N − κ̂_N ≤ 0):  ξ_N = ġ_N⁺ + e_N ġ_N,n ∈ N_{R−}(−P_N),   open: P_N = 0
+        closed (g_N = 0):  ξ_N = ġ_N⁺ + e_N ġ_N,n ∈ N_{R−}(−P_N),   open: P_N = 0
         ξ_F = γ_F⁺ + e_F γ_F,n ∈ N_{C_F(P_N)}(−P_F)
-        closed, and r ξ_N − P_N ≤ 0:  g̈_N ∈ N_{R−}(−λ_N),   otherwise λ_N = 0
+        closed, and ξ_N = 0:  g̈_N ∈ N_{R−}(−λ_N),   otherwise λ_N = 0
         sticking:  γ̇_F ∈ N_{C_F(λ_N)}(−λ_F),   sliding: λ_F of sliding along ξ_F with λ_N
 
     (Brüls, Acary, Cardona 2014; with friction Capobianco, Harsch, Eugster, Leine 2021.) Second order in smooth motion and
     persistent contact, with numerical damping of high frequencies; first order across impacts. Second time derivatives come
-    from automatic differentiation. One coupled solve on three levels makes it the dearest of the second-order schemes.
+    from automatic differentiation.
+
+    One thing differs from the papers: positions feel a = ã and λ̄ = λ̃ that are made from the forces λ_n of the last step, an
+    error of third order, and no friction percussion Λ_F. With those of the new step a contact may be closed without its
+    friction and open with it: the step of a single corner that hits a floor had no solution then. Like this κ̂ is all that
+    the contacts of a step do to its positions, and P all that they do to its velocities, so that the three levels are three
+    inclusions, solved one after the other, of which the first always has a solution.
 
     - rho_inf: spectral radius at infinite frequency, 0 (strongest damping) to 1 (none)
     - tol: tolerance on gaps and constraints in metres, and on velocities, and accelerations times Δt, relative to the
@@ -78,50 +83,37 @@ class GeneralizedAlpha:
 
     @property
     def num_solves(self) -> int:
-        return 1
+        return 3
 
     def start(self, system: System, t: Array, q: Array, u: Array, dt: Array) -> _Memory:
         """Accelerations and forces of the initial state, from the laws on acceleration level."""
         rows = system.rows(t, q, u)
-        laws = LevelTable(law_table(rows), rows.n_g)
         near = jnp.sqrt(jnp.finfo(q.dtype).eps)
         closed = (system.g_N(t, q) <= near) & (system.g_N_dot(t, q, u) <= near)
-        direction, speed = unit_slips(laws.table, system.gamma_F(t, q, u))
+        direction, speed = unit_slips(law_table(rows), system.gamma_F(t, q, u))
         tol = jnp.asarray(tolerance(None, u.dtype), u.dtype)
         instant = Instant(system, t, q, u, closed, speed > near, direction, dt, tol)
         (du, P), stats = implicit.solve(decision(rows), instant)
         u_dot, force = du / dt, P / dt
-        past = _Past(u_dot, u_dot, force, force)
-        return _Memory(past, jnp.zeros((laws.size,), u.dtype), stats.status)
+        return _Memory(_Past(u_dot, u_dot, force, force), of_position(rows, 0.0 * P), 0.0 * P, stats.status)
 
     def step(self, system: System, t: Array, q: Array, u: Array, dt: Array, memory: _Memory, tol: Array) -> Step:
-        rows = system.rows(t, q, u)
-        laws = LevelTable(law_table(rows), rows.n_g)
-        coefficients = _Coefficients.of(self.rho_inf)
-        coupled = _Coupled(rows, laws, coefficients, system.constant_mass(t, q))
-        theta = _Theta(Theta(system, t, dt, q, u, memory.P, tol), memory.past)
-        end, stats = implicit.solve(coupled.problem(), theta)
-        names = jnp.arange(laws.table.size)
-        stats = with_row_of_system(stats, laws.join(Levels(of_position(rows, names), names, names)))
+        rows, past = system.rows(t, q, u), memory.past
+        c, implicit_u = _Coefficients.of(self.rho_inf), system.velocity_dependent_force(t, q, u)
+        begin = Theta(system, t, dt, q, u, memory.kappa, tol)
+        position = _Position(rows, c, system.constant_mass(t, q), implicit_u)
+        (q_end, kappa), first = implicit.solve(position.problem(), _Theta(begin, past))
+        touching = (kappa[rows.n_g :] > 0.0) | (system.g_N(t + dt, q_end) <= tol)
+        there = _There(_Theta(begin._replace(P_guess=memory.P), past), q_end, touching)
+        (u_end, P), second = implicit.solve(_Velocity(rows, c, implicit_u).problem(), there)
+        (du, force), third = implicit.solve(decision(rows), _instant(rows, there, u_end, P))
+        past = past.after(c, du / dt, force / dt)
+        names = jnp.arange(law_table(rows).size)
+        first = with_row_of_system(first, of_position(rows, names))
         # A start that found no accelerations fails the first step.
-        status = jnp.maximum(stats.status, memory.start_status)
-        memory = _Memory(end.past, lax.stop_gradient(end.P_levels), jnp.asarray(int(Status.OK)))
-        return Step(end.q, end.u, end.P, memory, (stats._replace(status=status),))
-
-
-class _Past(NamedTuple):
-    """State of the averages at t_n."""
-
-    u_dot: Array  # (nu,)
-    a: Array  # (nu,)
-    force: Array  # (n,) λ
-    force_mean: Array  # (n,) λ̄
-
-
-class _Memory(NamedTuple):
-    past: _Past
-    P: Array  # percussions of all levels, a guess
-    start_status: Array
+        first = first._replace(status=jnp.maximum(first.status, memory.start_status))
+        guesses = lax.stop_gradient((kappa, P))
+        return Step(q_end, u_end, P, _Memory(past, *guesses, jnp.zeros_like(first.status)), (first, second, third))
 
 
 class _Coefficients(NamedTuple):
@@ -147,9 +139,25 @@ class _Coefficients(NamedTuple):
         return (0.5 - self.beta) * old + self.beta * new
 
 
-def _pull(system: System, t: Array, q: Array, u: Array, P: Array) -> Array:
-    """W P."""
-    return jax.vjp(lambda u: system.velocities(t, q, u), u)[1](P)[0]
+class _Past(NamedTuple):
+    """State of the averages at t_n."""
+
+    u_dot: Array  # (nu,)
+    a: Array  # (nu,)
+    force: Array  # (n,) λ
+    force_mean: Array  # (n,) λ̄
+
+    def after(self, c: _Coefficients, u_dot: Array, force: Array) -> _Past:
+        """The same at t_{n+1}."""
+        mean, force_mean = c.mean(u_dot, self.u_dot, self.a), c.mean(force, self.force, self.force_mean)
+        return _Past(u_dot, mean, force, force_mean)
+
+
+class _Memory(NamedTuple):
+    past: _Past
+    kappa: Array  # (n_g + n_N,) κ̂/Δt, a guess
+    P: Array  # (n,) a guess
+    start_status: Array
 
 
 class _Theta(NamedTuple):
@@ -157,98 +165,161 @@ class _Theta(NamedTuple):
     past: _Past
 
 
-class _Data(NamedTuple):
+# Position level -----------------------------------------------------------------------------------------------------
+
+
+class _DataPosition(NamedTuple):
     scaling: Scaling
     theta: _Theta
     M_inv: Array  # at (t_n, q_n)
-    before: Array  # the terms (0, 0, e_N ġ_N,n, e_F γ_F,n) of ξ
 
 
-class _End(NamedTuple):
-    q: Array
-    u: Array
-    P: Array
-    past: _Past
-    P_levels: Array
-    S: Array
-
-
-class _Coupled(NamedTuple):
-    """The one solve of a step.
-
-    z holds the mean velocity (q⁺ − q_n)/Δt, and u⁺. Percussions are (κ̂/Δt, P, Δt λ), rows are gaps over Δt, velocities,
-    and accelerations times Δt, so that all of them share the scale of WᵀM⁻¹W.
-    """
+class _Position(NamedTuple):
+    """q⁺ and κ̂. z holds the mean velocity (q⁺ − q_n)/Δt and, where h depends on it, the velocity of a step with the forces
+    of the last one. Percussions are κ̂/Δt, rows (g, g_N)/Δt."""
 
     rows: Rows
-    laws: LevelTable
     coefficients: _Coefficients
     constant_mass: bool
+    implicit_u: bool
+
+    @property
+    def laws(self) -> LawTable:
+        return position_laws(law_table(self.rows), self.rows.n_g)
 
     def problem(self) -> Problem:
         return Problem(self.laws, self.prepare, self.direct, self.guess, self.equations, self.outputs)
 
-    def prepare(self, theta: _Theta) -> _Data:
-        step = theta.step
-        d = Directions.at(Configuration(step.system, step.t, step.q, step.u))
+    def prepare(self, theta: _Theta) -> _DataPosition:
+        system, t, _, q, u, *_ = theta.step
+        d = Directions.at(Configuration(system, t, q, u))
+        return self.data(theta, d.M_inv, self.laws.prox_parameters(of_position(self.rows, d.G_diagonal()), q[:0]))
+
+    def direct(self, theta: _Theta) -> _DataPosition:
+        system, t, _, q, *_ = theta.step
+        return self.data(theta, inverse_mass(system, t, q), jnp.ones_like(theta.step.P_guess))
+
+    def data(self, theta: _Theta, M_inv: Array, r: Array) -> _DataPosition:
+        _, _, dt, q, u, _, tol = theta.step
+        unit_S = jnp.broadcast_to(velocity_unit(u), (q.shape[0] + self.implicit_u * u.shape[0],))
+        closed = jnp.ones((self.rows.n_N,), bool)
+        return _DataPosition(Scaling(r, q[:0], closed, unit_S, jnp.broadcast_to(dt, r.shape), tol), theta, M_inv)
+
+    def guess(self, data: _DataPosition) -> tuple[Array, Array]:
+        (system, t, dt, q, u, kappa, _), past = data.theta
+        z = [system.q_dot(t, q, u + 0.5 * dt * past.a)] + [u + dt * past.a] * self.implicit_u
+        return jnp.concatenate(z), kappa
+
+    def equations(self, z: Array, kappa: Array, data: _DataPosition) -> tuple[Array, Array]:
+        (system, t, dt, q, u, *_), past = data.theta
+        c, n_g = self.coefficients, self.rows.n_g
+        mean, u_end = z[: q.shape[0]], z[q.shape[0] :] if self.implicit_u else u
+        t_end, q_end = t + dt, q + dt * mean
+        M_inv = data.M_inv if self.constant_mass else inverse_mass(system, t_end, q_end)
+        _, pull = jax.vjp(lambda u: system.velocities(t_end, q_end, u), u)
+        u_dot = apply_inverse(M_inv, system.h(t_end, q_end, u_end) + pull(past.force)[0])
+        _, a, _, force_mean = past.after(c, u_dot, past.force)
+        kappa = kappa - dt * of_position(self.rows, c.for_position(past.force_mean, force_mean))
+        n_b, none = self.rows.n_bilateral, jnp.zeros_like(past.force)
+        percussion = none.at[:n_g].set(kappa[:n_g]).at[n_b : n_b + self.rows.n_N].set(kappa[n_g:])
+        u_mean = u + dt * c.for_position(past.a, a) + apply_inverse(M_inv, pull(percussion)[0])
+        S = [mean - 0.5 * (system.q_dot(t, q, u_mean) + system.q_dot(t_end, q_end, u_mean))]
+        if self.implicit_u:
+            S.append(u_end - u - dt * c.for_velocity(past.a, a))
+        return jnp.concatenate(S), jnp.concatenate([system.g(t_end, q_end), system.g_N(t_end, q_end)]) / dt
+
+    def outputs(self, z: Array, kappa: Array, data: _DataPosition) -> tuple[Array, Array]:
+        step = data.theta.step
+        return step.q + step.dt * z[: step.q.shape[0]], kappa
+
+
+# Velocity level -----------------------------------------------------------------------------------------------------
+
+
+class _There(NamedTuple):
+    """The end of a step, as far as position level knows it."""
+
+    begin: _Theta
+    q: Array
+    closed: Array  # (n_N,) bool
+
+
+class _DataVelocity(NamedTuple):
+    scaling: Scaling
+    there: _There
+    directions: Directions | DirectDirections
+    before: Array  # the terms (0, 0, e_N ġ_N,n, e_F γ_F,n) of ξ
+
+
+class _Velocity(NamedTuple):
+    """u⁺ and P at the positions q⁺. z holds u⁺ where h depends on it."""
+
+    rows: Rows
+    coefficients: _Coefficients
+    implicit_u: bool
+
+    def problem(self) -> Problem:
+        return Problem(
+            law_table(self.rows),
+            self.prepare,
+            self.direct,
+            self.guess,
+            self.equations,
+            lambda z, P, data: (self.u(z, P, data), P),
+        )
+
+    def configuration(self, there: _There) -> Configuration:
+        step = there.begin.step
+        return Configuration(step.system, step.t + step.dt, there.q, step.u)
+
+    def prepare(self, there: _There) -> _DataVelocity:
+        step = there.begin.step
+        d = Directions.at(self.configuration(there))
         mu = step.system.coefficients(self.rows, step.u.dtype)[2]
-        r = self.laws.table.prox_parameters(d.G_diagonal(), mu)
-        return self.data(theta, d.M_inv, self.laws.join(Levels(of_position(self.rows, r), r, r)))
+        return self.data(there, d, law_table(self.rows).prox_parameters(d.G_diagonal(), mu))
 
-    def direct(self, theta: _Theta) -> _Data:
-        step = theta.step
-        return self.data(theta, inverse_mass(step.system, step.t, step.q), jnp.ones_like(step.P_guess))
+    def direct(self, there: _There) -> _DataVelocity:
+        return self.data(there, DirectDirections.at(self.configuration(there)), jnp.ones_like(there.begin.step.P_guess))
 
-    def data(self, theta: _Theta, M_inv: Array, r: Array) -> _Data:
-        system, t, dt, q, u, _, tol = theta.step
+    def data(self, there: _There, directions: Directions | DirectDirections, r: Array) -> _DataVelocity:
+        system, t, _, q, u, _, tol = there.begin.step
         velocities = system.velocities(t, q, u)
         before, mu = velocity_level.restitution(system, self.rows, velocities)
         unit = jnp.broadcast_to(velocity_unit(velocities), velocities.shape)
-        unit_y = self.laws.join(Levels(jnp.broadcast_to(dt, of_position(self.rows, unit).shape), unit, unit))
-        unit_S = jnp.broadcast_to(velocity_unit(u), (q.shape[0] + u.shape[0],))
-        closed = jnp.ones((self.rows.n_N,), bool)
-        return _Data(Scaling(r, mu, closed, unit_S, unit_y, tol), theta, M_inv, before)
+        unit_S = jnp.broadcast_to(velocity_unit(u), (self.implicit_u * u.shape[0],))
+        return _DataVelocity(Scaling(r, mu, there.closed, unit_S, unit, tol), there, directions, before)
 
-    def guess(self, data: _Data) -> tuple[Array, Array]:
-        (system, t, dt, q, u, P, _), past = data.theta
-        z = [system.q_dot(t, q, u + 0.5 * dt * past.a), u + dt * past.a]
-        return jnp.concatenate(z), P
+    def guess(self, data: _DataVelocity) -> tuple[Array, Array]:
+        (_, _, dt, _, u, P, _), past = data.there.begin
+        return (u + dt * past.a)[: self.implicit_u * u.shape[0]], P
 
-    def end(self, z: Array, P_levels: Array, data: _Data) -> _End:
-        (system, t, dt, q, u, _, _), past = data.theta
-        c, n_g, table = self.coefficients, self.rows.n_g, self.laws.table
-        mean, u_end = z[: q.shape[0]], z[q.shape[0] :]
-        t_end, q_end = t + dt, q + dt * mean
-        position, P, force = self.laws.split(P_levels)
-        force = force / dt
-        force_mean = c.mean(force, past.force, past.force_mean)
-        Lambda = P - dt * c.for_velocity(past.force_mean, force_mean)
-        kappa = position - dt * of_position(self.rows, c.for_position(past.force_mean, force_mean))  # over Δt
-        on_position = jnp.concatenate([
-            kappa[:n_g],
-            0.5 * Lambda[n_g : table.n_bilateral],
-            kappa[n_g:],
-            0.5 * table.split(Lambda)[2],
-        ])
-        M_inv = data.M_inv if self.constant_mass else inverse_mass(system, t_end, q_end)
-        impulses = jnp.stack([force, Lambda, on_position])
-        forces = materialise(jax.vmap(lambda P: _pull(system, t_end, q_end, u_end, P))(impulses))
-        h = system.h(t_end, q_end, u_end)
-        u_dot, U, Q = (apply_inverse(M_inv, f) for f in (h + forces[0], forces[1], forces[2]))  # Q over Δt
-        a = c.mean(u_dot, past.u_dot, past.a)
-        u_mean = u + dt * c.for_position(past.a, a) + Q
-        S_q = mean - 0.5 * (system.q_dot(t, q, u_mean) + system.q_dot(t_end, q_end, u_mean))
-        S_u = u_end - u - dt * c.for_velocity(past.a, a) - U
-        past = _Past(u_dot, a, force, force_mean)
-        return _End(q_end, u_end, P, past, P_levels, jnp.concatenate([S_q, S_u]))
+    def u(self, z: Array, P: Array, data: _DataVelocity) -> Array:
+        """The velocity after the percussions P."""
+        (system, t, dt, _, u, *_), past = data.there.begin
+        c, d = self.coefficients, data.directions
+        h = system.h(t + dt, data.there.q, z if self.implicit_u else u)
+        # With the forces of the last step: whatever they are, P makes up for them.
+        _, a, _, force_mean = past.after(c, d.accelerate(h) + d.kick(past.force), past.force)
+        kick = d.kick(P - dt * c.for_velocity(past.force_mean, force_mean))
+        return u + dt * c.for_velocity(past.a, a) + kick
 
-    def equations(self, z: Array, P: Array, data: _Data) -> tuple[Array, Array]:
-        (system, t, dt, *_), _ = data.theta
-        end = self.end(z, P, data)
-        position = jnp.concatenate([system.g(t + dt, end.q), system.g_N(t + dt, end.q)]) / dt
-        velocity = system.velocities(t + dt, end.q, end.u) + data.before
-        acceleration = dt * acceleration_rows(system, t + dt, end.q, end.u, end.past.u_dot)
-        return end.S, self.laws.join(Levels(position, velocity, acceleration))
+    def equations(self, z: Array, P: Array, data: _DataVelocity) -> tuple[Array, Array]:
+        system, t, q, _ = self.configuration(data.there)
+        u = self.u(z, P, data)
+        S = z - u if self.implicit_u else z
+        return S, system.velocities(t, q, z if self.implicit_u else u) + data.before
 
-    def outputs(self, z: Array, P: Array, data: _Data) -> _End:
-        return self.end(z, P, data)
+
+# Acceleration level -------------------------------------------------------------------------------------------------
+
+
+def _instant(rows: Rows, there: _There, u_end: Array, P: Array) -> Instant:
+    """What velocity level leaves to the accelerations: which contacts stay closed, and which of them slide."""
+    system, t, dt, q, u, _, tol = there.begin.step
+    laws = law_table(rows)
+    velocities = system.velocities(t, q, u)
+    xi = system.velocities(t + dt, there.q, u_end) + velocity_level.restitution(system, rows, velocities)[0]
+    _, xi_N, xi_F = laws.split(velocity_unit(velocities) * xi)
+    direction, speed = unit_slips(laws, xi_F)
+    staying = there.closed & ((laws.split(P)[1] > 0.0) | (xi_N <= tol))
+    return Instant(system, t + dt, there.q, u_end, staying, speed > 2.0 * tol, direction, dt, tol)

@@ -29,14 +29,9 @@ from .base import (
     with_row_of_system,
 )
 from .moreau import Moreau, midpoint, on_manifold
-from .position_level import of_position
+from .position_level import of_position, position_laws
 
 Level = Literal["ggl", "index3", "index2", "index1"]
-
-
-def _correction_laws(laws: LawTable, n_g: int) -> LawTable:
-    """Constraints and normals on position level; friction has none."""
-    return LawTable(n_g, tuple((n, 0, law) for n, _, law in laws.groups))
 
 
 def _covelocity(configuration: Configuration, n_g: int, psi: Array) -> Array:
@@ -102,7 +97,7 @@ class GGLDecoupled:
     def step(self, system: System, t: Array, q: Array, u: Array, dt: Array, memory: Array, tol: Array) -> Step:
         free = Moreau(solver=self.solver).step(system, t, q, u, dt, memory, tol)
         rows = system.rows(t, q, u)
-        projection = _projection(rows, _correction_laws(law_table(rows), rows.n_g))
+        projection = _projection(rows, position_laws(law_table(rows), rows.n_g))
         theta = _ThetaProjection(Theta(system, t, dt, q, u, memory, tol), free.q, 0.5 * (u + free.u))
         q_end, stats = implicit.solve(projection.solved_by(self.solver), theta)
         stats = with_row_of_system(stats, of_position(rows, jnp.arange(law_table(rows).size)))
@@ -162,18 +157,23 @@ class GGLUnified:
 
     With q_½ = (q_n + q⁺)/2, u_½ = (u_n + u⁺)/2, the predicted midpoint q_M of `Moreau`, and multipliers Ψ:
 
-        q⁺ = q_n + Δt q̇(t_½, q_½, u_½) + B W(t_½, q_½) Ψ
+        q⁺ = q_n + Δt q̇(t_½, q_½, u_½) + B M⁻¹ W(t_½, q_½) Ψ
         M(t_½, q_M) (u⁺ − u_n) = Δt h(t_½, q_½, u_½) + W(t_½, q_½) P
         g(t_{n+1}, q⁺) = 0,  ġ⁺ = 0,  γ⁺ = 0
-        g_N(t_{n+1}, q⁺) ∈ N_{R−}(−Ψ_N)
+        g_N(t_{n+1}, q⁺) ∈ N_{R−}(−κ_N),   κ_N = Ψ_N + Δt/2 P_N
         active:  ξ_N = ġ_N⁺ + e_N ġ_N,n ∈ N_{R−}(−P_N),   otherwise P_N = 0
         ξ_F = γ_F⁺ + e_F γ_F,n ∈ N_{C_F(P_N)}(−P_F)
 
     with the velocities ⁺ at (t_{n+1}, q⁺, u⁺). (Schoeder, Ulbrich, Schindler 2014, eqs. 36–44, with exact gaps instead of
     the linearised (41)–(42), and with friction.) Second order while contacts persist, first order across impacts, no
-    drift. The paper holds a contact active when g_N(q_M) < 0. Here it also is when a step without contact forces would
-    end inside; and Ψ acts on all contacts. Otherwise a contact that closes in the second half of a step would penetrate,
-    and one that stays closed on a curved path would let go every other step.
+    drift.
+
+    Three things differ from the paper. It holds a contact active when g_N(q_M) < 0; here it also is when a step without
+    contact forces would end inside, for otherwise a contact that stays closed on a curved path would let go every other
+    step. Ψ acts on all contacts, or one that closes in the second half of a step would penetrate. And not Ψ ≥ 0 but all
+    that moves the positions of a contact, κ ≥ 0, is complementary to its gap, so that Ψ can undo what P does: with Ψ ≥ 0
+    a contact whose P stops an approach would never close the gap that was left then, and P would act across it. M⁻¹
+    makes the two of one kind.
 
     - velocity_only: drop Ψ, which leaves an implicit Moreau rule that drifts
     - bilateral: level of the constraints g: "ggl" for both, or "index3" for g = 0, "index2" for ġ = 0, "index1" for
@@ -229,16 +229,33 @@ class _DataCoupled(NamedTuple):
 
 
 def _active(theta: Theta, rows: Rows) -> Array:
-    """Contacts that are closed at the predicted midpoint, or at the end of a step without contact forces."""
+    """Contacts that are closed at the end of a step without contact forces, or at q_n and at the predicted midpoint."""
+    system, t_M, q_M, _ = midpoint(theta)
+    places = ((theta.t, theta.q), (t_M, q_M), (theta.t + theta.dt, _free_end(theta, rows)))
+    before, predicted, end = (system.g_N(t, q) <= theta.tol for t, q in places)
+    return end | (before & predicted)
+
+
+def _free_end(theta: Theta, rows: Rows) -> Array:
+    """q⁺ of a step without contact forces. It is linearly implicit, for the sake of stiff forces: an explicit one may end
+    behind a wall that the step itself never comes near."""
     system, t_M, q_M, u = midpoint(theta)
-    d = Directions.at(midpoint(theta))
-    u_free = u + theta.dt * d.accelerate(system.h(t_M, q_M, u))
-    if rows.n_bilateral:
-        W, M_inv_W = d.W[:, : rows.n_bilateral], d.M_inv_W[:, : rows.n_bilateral]
-        excess = system.velocities(t_M, q_M, u_free)[: rows.n_bilateral]
-        u_free = u_free - dense.matmul(M_inv_W, dense.solve(dense.matmul(W.T, M_inv_W), excess))
-    q_free = theta.q + theta.dt * system.q_dot(t_M, q_M, 0.5 * (u + u_free))
-    return (system.g_N(t_M, q_M) <= 0.0) | (system.g_N(theta.t + theta.dt, q_free) <= 0.0)
+    dt, n_b, none = theta.dt, rows.n_bilateral, jnp.zeros_like(u)
+
+    def rate(du: Array) -> Array:
+        return system.q_dot(t_M, q_M, u + 0.5 * du)
+
+    def force(du: Array) -> Array:
+        return system.h(t_M, q_M + 0.5 * dt * (rate(du) - rate(none)), u + 0.5 * du)
+
+    inertia = system.M(t_M, q_M) - dt * jax.jacfwd(force)(none)
+    W = system.W(t_M, q_M, u)[:, :n_b]
+    moved = dense.solve(inertia, jnp.concatenate([dt * force(none)[:, None], W], axis=1))
+    du = moved[:, 0]
+    if n_b:
+        excess = system.velocities(t_M, q_M, u + du)[:n_b]
+        du = du - dense.matmul(moved[:, 1:], dense.solve(dense.matmul(W.T, moved[:, 1:]), excess))
+    return theta.q + dt * rate(du)
 
 
 class _Coupled(NamedTuple):
@@ -261,7 +278,7 @@ class _Coupled(NamedTuple):
     @property
     def laws(self) -> LawTable:
         velocity = law_table(self.rows)
-        groups = _correction_laws(velocity, 0).groups if self.corrected else ()
+        groups = position_laws(velocity, 0).groups if self.corrected else ()
         return LawTable(velocity.n_bilateral + self.n_g, velocity.groups + groups)
 
     def split(self, rows: Array) -> tuple[Array, Array]:
@@ -291,7 +308,8 @@ class _Coupled(NamedTuple):
     def prepare(self, theta: _ThetaCoupled) -> _DataCoupled:
         system, t, q, u = midpoint(theta.step)
         d = Directions.at(Configuration(system, t, q, u))
-        scale = self.join(d.G_diagonal(), self.of_position(total(d.W * d.W)))
+        G = d.G_diagonal()
+        scale = self.join(G, self.of_position(G))
         mu = system.coefficients(self.rows, u.dtype)[2]
         return self.data(theta, d.M_inv, self.laws.prox_parameters(scale, mu))
 
@@ -316,7 +334,17 @@ class _Coupled(NamedTuple):
     def guess(self, data: _DataCoupled) -> tuple[Array, Array]:
         system, t, _, q, u, P, _ = data.theta.step
         z = [system.q_dot(t, q, u)] + [u] * self.implicit_u
-        return jnp.concatenate(z), self.join(P, jnp.zeros((self.laws.size - P.shape[0],), P.dtype))
+        return jnp.concatenate(z), self.join(P, jnp.concatenate([jnp.zeros_like(P[: self.n_g]), 0.5 * self.normals(P)]))
+
+    def normals(self, P: Array) -> Array:
+        """P_N of the contacts that have a Ψ, from the rows (g, γ, N, F)."""
+        return self.of_position(P)[self.n_g :]
+
+    def corrections(self, P: Array, position: Array) -> Array:
+        """ψ (n_g + n_N,) from the percussions of both levels."""
+        none = jnp.zeros((self.rows.n_N,), P.dtype)
+        psi_N = position[self.n_g :] - 0.5 * self.normals(P) if self.corrected else none
+        return jnp.concatenate([position[: self.n_g], psi_N])
 
     def state(self, z: Array, P: Array, data: _DataCoupled) -> tuple[Array, Array, Array]:
         """q⁺, u⁺ and the defect of the smooth equations."""
@@ -332,9 +360,9 @@ class _Coupled(NamedTuple):
         u_end = z[q.shape[0] :] if self.implicit_u else u_end
         rate = system.q_dot(t_half, q_half, 0.5 * (u + u_end))
         if psi.shape[0]:
-            psi_N = psi if self.corrected else jnp.concatenate([psi, jnp.zeros((self.rows.n_N,), psi.dtype)])
             here = Configuration(system, t_half, q_half, u)
-            rate = rate + _correction_velocity(here, _covelocity(here, self.n_g, psi_N))
+            covelocity = _covelocity(here, self.n_g, self.corrections(percussion, psi))
+            rate = rate + _correction_velocity(here, apply_inverse(data.M_inv, covelocity))
         return q + dt * mean, u_end, jnp.concatenate([mean - rate, S_u])
 
     def equations(self, z: Array, P: Array, data: _DataCoupled) -> tuple[Array, Array]:

@@ -29,3 +29,8 @@ def by_kind(rows: Rows, laws: LawTable, position: Array, velocity: Array) -> Arr
 def of_position(rows: Rows, values: Array) -> Array:
     """Out of values of the rows (g, γ, N, F), those of (g, N), which exist on position level."""
     return jnp.concatenate([values[: rows.n_g], values[rows.n_bilateral : rows.n_bilateral + rows.n_N]])
+
+
+def position_laws(laws: LawTable, n_g: int) -> LawTable:
+    """The laws of n_g constraints and of all normals on position level; friction has none."""
+    return LawTable(n_g, tuple((n, 0, law) for n, _, law in laws.groups))

@@ -78,15 +78,6 @@ def _smoothed_positive_jvp(primals: tuple[Array, Array], tangents: tuple[Array, 
     return p, inverse * (p * dx + 2.0 * tau * dtau)
 
 
-def smoothed_step(x: Array, tau: Array) -> Array:
-    """∂/∂x of `smoothed_positive`: 0 for x < 0 and 1 for x > 0, rounded.
-
-    >>> smoothed_step(jnp.array([-1.0, 0.0, 1.0]), 0.0).tolist()
-    [0.0, 0.5, 1.0]
-    """
-    return 0.5 * (1.0 + x * _inverse_root(x * x + 4.0 * tau * tau))
-
-
 @jax.custom_jvp
 def smoothed_ball(x: Array, radius: Array, tau: Array) -> Array:
     """`project_ball` with its edge rounded: a smooth function of x and radius ≥ 0 for τ > 0, interior to the ball.
