@@ -164,3 +164,13 @@ def test_laws_hold_on_three_levels_in_every_step():
                 seen["impact"] += P_N > 5 * F_N
                 seen["slide" if slides else "stick"] += 1
     assert min(seen.values()) >= 10
+
+
+def test_a_freewheel_that_starts_backwards_is_stopped():
+    """It cannot slide that way: its initial acceleration is that of a locked wheel, and the first step an impact."""
+    clutch = ns.models.sprag_clutch()
+    u0 = jnp.array([-1.0, -1.0])
+    traj = ns.simulate(clutch.system, ALPHA, clutch.q0, u0, dt=clutch.dt, num_steps=3, check=False)
+    expected = ns.simulate(clutch.system, ns.Moreau(), clutch.q0, u0, dt=clutch.dt, num_steps=3, check=False)
+    np.testing.assert_allclose(traj.u, expected.u, atol=1e-9)
+    assert np.all(np.asarray(clutch.system.gamma_F(0.0, traj.q[-1], traj.u[-1])) >= -1e-9)

@@ -92,7 +92,8 @@ class GeneralizedAlpha:
         closed = (system.g_N(t, q) <= near) & (system.g_N_dot(t, q, u) <= near)
         direction, speed = unit_slips(law_table(rows), system.gamma_F(t, q, u))
         tol = jnp.asarray(tolerance(None, u.dtype), u.dtype)
-        instant = Instant(system, t, q, u, closed, speed > near, direction, dt, tol)
+        slides = (speed > near) & law_table(rows).can_slide(direction)
+        instant = Instant(system, t, q, u, closed, slides, direction, dt, tol)
         (du, P), stats = implicit.solve(decision(rows), instant)
         u_dot, force = du / dt, P / dt
         return _Memory(_Past(u_dot, u_dot, force, force), of_position(rows, 0.0 * P), 0.0 * P, stats.status)

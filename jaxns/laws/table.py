@@ -179,6 +179,14 @@ class LawTable:
                 parts.append(jax.vmap(law.sliding)(xi, mu_k, one).reshape(-1))
         return jnp.concatenate(parts) if parts else xi_F
 
+    def can_slide(self, gamma_F: Array) -> Array:
+        """Whether each contact can slide with γ_F (n_N,): a freewheel that turns backwards is hit instead."""
+        parts = [
+            gamma_F[rows] > 0.0 if getattr(law, "unilateral", False) else jnp.ones((of.stop - of.start,), bool)
+            for of, rows, _, law in self.blocks()
+        ]
+        return jnp.concatenate(parts) if parts else jnp.ones((0,), bool)
+
     def gauge(self, P_F: Array, mu: Array) -> Array:
         """The normal percussion that each contact needs at least to carry P_F (n_N,)."""
         parts: list[Any] = []
