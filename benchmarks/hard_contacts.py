@@ -136,8 +136,8 @@ def verdicts(system, integrator, q0, u0, dt, steps, ends, q, u):
         dt = dt / FINE
         _, q_last, u_last, _ = run(its, integrator, q[lanes], u[lanes], dt, FINE + 1, axes)
     else:
-        asked = posed_problems.answers(its, integrator, q0[lanes], u0[lanes], dt, steps, axes=axes)
-        known, q_last, u_last = dict(asked), q[lanes], u[lanes]
+        after = posed_problems.last_steps(its, integrator, q0[lanes], u0[lanes], dt, axes=axes)
+        known, q_last, u_last = dict(after(steps).infeasible()), q[lanes], u[lanes]
     result = []
     for k, lane in enumerate(lanes):
         answer = known.get(k)

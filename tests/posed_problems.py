@@ -29,41 +29,72 @@ class Posed(NamedTuple):
     closed: jax.Array
 
 
-def answers(system, integrator, q0, u0, dt, steps, tol=1e-10, axes=None):
-    """For each run: None if it did not end INFEASIBLE, else (lane, answer), with the answer of `has_solution` to the solve
-    that did. The axes of the system say which of its leaves have lanes."""
+class LastSteps(NamedTuple):
+    """The step of each run that failed, or that comes next."""
+
+    failed: np.ndarray  # (lanes,) bool
+    laws: list  # of each solve of the step
+    solves: list  # of `Posed`, with lanes
+
+    def of_lane(self, lane):
+        return [
+            (law, jax.tree.map(lambda x: x[lane], posed)) for law, posed in zip(self.laws, self.solves, strict=True)
+        ]
+
+    def infeasible(self):
+        """(lane, `has_solution`) for each run whose first failing solve ended INFEASIBLE, asked of that solve."""
+        result = []
+        for lane in np.flatnonzero(self.failed):
+            law, first = next(s for s in self.of_lane(lane) if s[1].status != Status.OK)
+            if first.status == Status.INFEASIBLE:
+                result.append((int(lane), has_solution(law, first)))
+        return result
+
+    def solved(self):
+        """`has_solution` for each solve of the other runs that converged, and in which bodies approach."""
+        result = []
+        for lane in np.flatnonzero(~self.failed):
+            for law, solve in self.of_lane(lane):
+                normals = solve.value[-law.size :][law.n_bilateral : law.n_bilateral + law.n_N]
+                if solve.status == Status.OK and np.any(normals[solve.closed] < -1e-6):
+                    result.append(has_solution(law, solve))
+        return result
+
+
+def last_steps(system, integrator, q0, u0, dt, tol=1e-10, axes=None):
+    """The `LastSteps` as a function of how many steps are made at most, all of them by one program.
+
+    The axes of the system say which of its leaves have lanes."""
     laws = []
 
-    def last_step(system, q0, u0):
+    def last_step(system, q0, u0, steps):
         state, failed = _last_state(system, integrator, q0, u0, dt, steps, tol)
-        posed = _posed(system, integrator, state, dt, tol, laws)
-        return failed, posed
+        return failed, _posed(system, integrator, state, dt, tol, laws)
 
-    failed, posed = jax.jit(jax.vmap(last_step, in_axes=(axes, 0, 0)))(system, q0, u0)
-    posed = jax.tree.map(np.asarray, posed)
-    result = []
-    for lane in np.flatnonzero(np.asarray(failed)):
-        solves = [(law, jax.tree.map(lambda x, lane=lane: x[lane], p)) for law, p in zip(laws, posed, strict=True)]
-        which = next((s for s in solves if s[1].status != Status.OK), None)
-        if which is not None and which[1].status == Status.INFEASIBLE:
-            result.append((int(lane), has_solution(*which)))
-    return result
+    program = jax.jit(jax.vmap(last_step, in_axes=(axes, 0, 0, None)))
+
+    def after(steps):
+        failed, posed = program(system, q0, u0, steps)
+        return LastSteps(np.asarray(failed), laws, jax.tree.map(np.asarray, posed))
+
+    return after
 
 
 def _last_state(system, integrator, q0, u0, dt, steps, tol):
     """(t, q, u, memory) before the first step that fails, and whether one does."""
 
-    def body(carry, _):
-        t, q, u, memory, on = carry
-        step = integrator.step(system, t, q, u, jnp.asarray(dt), memory, jnp.where(on, tol, jnp.inf))
-        on = on & jnp.all(jnp.stack([solve.status == Status.OK for solve in step.solves]))
+    def body(carry):
+        n, t, q, u, memory, _ = carry
+        step = integrator.step(system, t, q, u, jnp.asarray(dt), memory, jnp.asarray(tol))
+        good = jnp.all(jnp.stack([solve.status == Status.OK for solve in step.solves]))
         new = (t + dt, step.q, step.u, step.memory)
-        return (*jax.tree.map(lambda a, b: jnp.where(on, a, b), new, (t, q, u, memory)), on), None
+        return (n + 1, *jax.tree.map(lambda a, b: jnp.where(good, a, b), new, (t, q, u, memory)), ~good)
 
     t = jnp.asarray(0.0)
-    start = (t, q0, u0, integrator.start(system, t, q0, u0, jnp.asarray(dt)), jnp.asarray(True))
-    *state, on = lax.scan(body, start, None, length=steps)[0]
-    return state, ~on
+    memory = integrator.start(system, t, q0, u0, jnp.asarray(dt))
+    start = (jnp.asarray(0), t, q0, u0, memory, jnp.asarray(False))
+    _, *state, failed = lax.while_loop(lambda carry: (carry[0] < steps) & ~carry[-1], body, start)
+    return state, failed
 
 
 def _posed(system, integrator, state, dt, tol, laws):
