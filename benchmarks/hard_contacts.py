@@ -2,9 +2,11 @@
 
     python benchmarks/hard_contacts.py [--only groove] [--integrator Moreau] [--lanes 16]
 
-A verdict INFEASIBLE is checked on the impact problem at the last accepted state: contacts that touch there or within the
-next step, Newton's law, all contact modes by linear programs (planar systems with at most six such contacts). For schemes
-that solve for accelerations, the same is asked of the accelerations of sliding contacts.
+A verdict INFEASIBLE is checked by contact modes, one linear program each. Where the problem that the step poses is linear
+and planar, it is that very problem, read from the equations of the scheme. Else, and with `EventDriven`, it is the impact
+problem at the last accepted state: contacts that touch there or within the next step, Newton's law; for schemes that solve
+for accelerations, also those of sliding contacts. `EventDriven` first repeats its last row in 2,000 rows, to come close to
+the event. The results of several calls are gathered in results/hard_contacts.json.
 """
 
 from __future__ import annotations
@@ -12,18 +14,22 @@ from __future__ import annotations
 import measuring  # noqa: F401  (before jax)
 
 import argparse
+import json
+import subprocess
 import sys
 import time
 from functools import partial
 from pathlib import Path
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 import jaxns as ns
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 import hard_systems
+import posed_problems
 from contact_modes import planar_solution
 
 SYSTEMS = {
@@ -37,6 +43,7 @@ SYSTEMS = {
     "cradle": hard_systems.cradle,
     "painleve": hard_systems.painleve,
 }
+FINE = 2000  # rows instead of one, for EventDriven
 STEPS = {"groove": 500, "stack": 100, "tall": 150, "square": 250, "cube": 200, "cradle": 100, "painleve": 250}
 INTEGRATORS = {
     type(integrator).__name__: integrator
@@ -52,9 +59,12 @@ def is_batched(leaf, lanes):
     return np.ndim(leaf) == 1 and len(leaf) == lanes
 
 
-def run(system, integrator, q0, u0, dt, steps):
+def axes_of(system, lanes):
+    return jax.tree.map(lambda x: 0 if is_batched(x, lanes) else None, system)
+
+
+def run(system, integrator, q0, u0, dt, steps, axes):
     """Status of every step and the last accepted state of every lane."""
-    axes = jax.tree.map(lambda x: 0 if is_batched(x, len(q0)) else None, system)
 
     def one(system, q0, u0):
         traj = ns.simulate(system, integrator, q0, u0, dt=dt, num_steps=steps)
@@ -111,13 +121,72 @@ def has_acceleration(system, q, u):
     return planar_solution(G, c, np.zeros(k)) is not None
 
 
+def of_lane(system, lane, lanes):
+    return jax.tree.map(lambda x: x[lane] if is_batched(x, lanes) else x, system)
+
+
+def verdicts(system, integrator, q0, u0, dt, steps, ends, q, u):
+    """For each lane that ended INFEASIBLE, whether its problem has a solution after all; None where nobody knows."""
+    lanes = np.flatnonzero(ends == ns.Status.INFEASIBLE)
+    if not len(lanes):
+        return []
+    its = jax.tree.map(lambda x: x[lanes] if is_batched(x, len(q0)) else x, system)
+    known, axes = {}, axes_of(system, len(q0))
+    if isinstance(integrator, ns.EventDriven):
+        dt = dt / FINE
+        _, q_last, u_last, _ = run(its, integrator, q[lanes], u[lanes], dt, FINE + 1, axes)
+    else:
+        after = posed_problems.last_steps(its, integrator, q0[lanes], u0[lanes], dt, axes=axes)
+        known, q_last, u_last = dict(after(steps).infeasible()), q[lanes], u[lanes]
+    result = []
+    for k, lane in enumerate(lanes):
+        answer = known.get(k)
+        if answer is None:
+            own = of_lane(system, lane, len(q0))
+            answer = has_solution(own, q_last[k], u_last[k], dt)
+            if answer and isinstance(integrator, ns.GeneralizedAlpha | ns.EventDriven):
+                answer = has_acceleration(own, q_last[k], u_last[k]) is not False
+        result.append(answer)
+    return result
+
+
+def measured(system, integrator, q0, u0, dt, steps):
+    """Counts of how the lanes ended."""
+    begin = time.perf_counter()
+    status, q, u, iterations = map(np.asarray, run(system, integrator, q0, u0, dt, steps, axes_of(system, len(q0))))
+    seconds = time.perf_counter() - begin
+    ends = np.array([row[row != ns.Status.OK][0] if np.any(row != ns.Status.OK) else 0 for row in status])
+    answers = verdicts(system, integrator, q0, u0, dt, steps, ends, jnp.asarray(q), jnp.asarray(u))
+    return {
+        "lanes": len(q0),
+        "ok": int(np.sum(ends == ns.Status.OK)),
+        "not converged": int(np.sum(ends == ns.Status.NOT_CONVERGED)),
+        "infeasible": len(answers),
+        "infeasible, without a solution": answers.count(False),
+        "infeasible, with a solution": answers.count(True),
+        "infeasible, not known": answers.count(None),
+        "other": int(np.sum(~np.isin(ends, [ns.Status.OK, ns.Status.NOT_CONVERGED, ns.Status.INFEASIBLE]))),
+        "most iterations of a step": int(iterations.max()),
+        "seconds with compilation": round(seconds, 1),
+    }
+
+
+def store(results):
+    """Beside the results of earlier calls, with the commit of each."""
+    path = Path(__file__).parent / "results" / "hard_contacts.json"
+    before = json.loads(path.read_text()) if path.exists() else {}
+    path.write_text(json.dumps(before | results, indent=2))
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", default="")
     parser.add_argument("--integrator", default="")
-    parser.add_argument("--lanes", type=int, help="at most so many lanes")
+    parser.add_argument("--lanes", type=int, help="at most so many lanes; nothing is stored then")
     options = parser.parse_args()
     print(f"{'':20s} {'':17s} lanes | ok  NOT_CONV. INFEASIBLE (no solution, has one, unknown) other | it. max | s")
+    commit = subprocess.run(["git", "describe", "--always", "--dirty"], capture_output=True, text=True).stdout.strip()
+    results = {}
     for name, make in SYSTEMS.items():
         if options.only not in name:
             continue
@@ -129,31 +198,21 @@ def main() -> None:
         for label, integrator in INTEGRATORS.items():
             if options.integrator not in label:
                 continue
-            begin = time.perf_counter()
             try:
-                result = run(system, integrator, q0, u0, dt, STEPS[name.split()[0].rstrip(",")])
+                m = measured(system, integrator, q0, u0, dt, STEPS[name.split()[0].rstrip(",")])
             except (ValueError, TypeError, NotImplementedError) as error:
                 print(f"{name:20s} {label:17s} does not fit: {str(error)[:70]}", flush=True)
+                results[f"{name}: {label}"] = "does not fit"
                 continue
-            status, q, u, iterations = map(np.asarray, result)
-            ends = np.array([row[row != ns.Status.OK][0] if np.any(row != ns.Status.OK) else 0 for row in status])
-            verdicts = []
-            for lane in np.flatnonzero(ends == ns.Status.INFEASIBLE):
-                its = jax.tree.map(
-                    lambda x, lane=lane, status=status: x[lane] if is_batched(x, len(status)) else x, system
-                )
-                answer = has_solution(its, q[lane], u[lane], dt)
-                if answer and label in ("GeneralizedAlpha", "EventDriven"):  # these ask for accelerations, too
-                    answer = has_acceleration(its, q[lane], u[lane]) is not False
-                verdicts.append(answer)
-            counts = [verdicts.count(answer) for answer in (False, True, None)]
-            other = np.sum(~np.isin(ends, [ns.Status.OK, ns.Status.NOT_CONVERGED, ns.Status.INFEASIBLE]))
+            results[f"{name}: {label}"] = {"commit": commit} | m
+            kinds = tuple(m[f"infeasible, {kind}"] for kind in ("without a solution", "with a solution", "not known"))
             print(
-                f"{name:20s} {label:17s} {len(q0):5d} | {np.sum(ends == 0):4d} {np.sum(ends == 1):6d} {len(verdicts):8d}"
-                f" ({counts[0]}, {counts[1]}, {counts[2]}) {other:5d} | {iterations.max():5d} |"
-                f" {time.perf_counter() - begin:.0f}",
+                f"{name:20s} {label:17s} {m['lanes']:5d} | {m['ok']:4d} {m['not converged']:6d} {m['infeasible']:8d}"
+                f" {kinds} {m['other']:5d} | {m['most iterations of a step']:5d} | {m['seconds with compilation']:.0f}",
                 flush=True,
             )
+            if not options.lanes:
+                store(results)
 
 
 if __name__ == "__main__":

@@ -63,9 +63,10 @@ def _step(system: System, integrator: Integrator, tol: Any, loop: Loop) -> tuple
         new = integrator.step(system, t, loop.q, loop.u, loop.dt, loop.memory, limit)
         outcomes = jnp.stack([s.status for s in new.solves])
         finite = jnp.all(jnp.isfinite(new.q)) & jnp.all(jnp.isfinite(new.u))
-        outcome = jnp.where(finite, jnp.max(outcomes), jnp.maximum(jnp.max(outcomes), Status.NONFINITE))
-        accepted = alive & (outcome == Status.OK)
+        # The verdict of the first solve that failed: those after it work with what it left.
         failed = jnp.argmax(outcomes > Status.OK)
+        outcome = jnp.where(finite | (outcomes[failed] != Status.OK), outcomes[failed], Status.NONFINITE)
+        accepted = alive & (outcome == Status.OK)
         worst = jnp.stack([s.row for s in new.solves])[failed]
 
         def keep(new: Array, old: Array) -> Array:

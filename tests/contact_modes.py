@@ -30,12 +30,12 @@ def natural_residual(G, c, mu, d, P):
     return np.max(np.abs(np.concatenate(residual))) / (size if size > 0.0 else 1.0)
 
 
-def planar_solution(G, c, mu):
+def planar_solution(G, c, mu, frictional=None):
     """Percussions (2n,) of a planar problem with friction (rows: n normals, n friction), or None where there are none.
 
     Each contact is open, sticks, or slips one way or the other. In each of the 4ⁿ combinations the laws are linear
     equations and inequalities: one linear program. So the answer is complete, up to
-    the accuracy of linear programs (1e-7 or so).
+    the accuracy of linear programs (1e-7 or so). Contacts that are not `frictional`, by default all are, do not slip.
     """
     n = len(mu)
     size = np.max(np.abs(c))
@@ -45,7 +45,8 @@ def planar_solution(G, c, mu):
     scaled, constant = root[:, None] * G * root, root * c
     scale = np.max(np.abs(constant))
     friction = mu * root[:n] / root[n:]
-    for modes in product(range(4), repeat=n):
+    slips = np.ones(n, bool) if frictional is None else frictional
+    for modes in product(*(range(4 if slip else 2) for slip in slips)):
         P = _in_modes(scaled, constant / scale, friction, modes)
         if P is not None:
             return root * P * scale

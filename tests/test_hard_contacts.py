@@ -7,6 +7,7 @@ from functools import partial
 import hard_systems
 import jax
 import numpy as np
+import posed_problems
 import pytest
 from contact_modes import planar_solution
 
@@ -58,3 +59,26 @@ def test_disks_in_a_groove_end_where_there_is_no_solution():
         c = before + dt * W.T @ np.array([0.0, -9.81, 0.0])
         c[: len(closed)] += 0.4 * before[: len(closed)]
         assert planar_solution(W.T @ np.linalg.inv(M) @ W, c, np.full(len(closed), 0.8)) is None
+
+
+SLOWLY = pytest.param(ns.GeneralizedAlpha(), id="GeneralizedAlpha", marks=pytest.mark.slow)
+
+
+@pytest.mark.parametrize("integrator", [pytest.param(ns.Rattle(), id="Rattle"), SLOWLY])
+def test_infeasible_is_said_of_problems_without_a_solution_alone(integrator):
+    """All contact modes of the very problem that the failed step poses; and, so that the question can be answered with yes,
+    of problems that were solved."""
+    system, q0, u0, dt = hard_systems.groove(lanes=8)
+    after = posed_problems.last_steps(system, integrator, q0, u0, dt)
+    failed, solved = after(400).infeasible(), after(110).solved()
+    assert len(failed) > 2 and all(answer is False for _, answer in failed)
+    assert len(solved) > 0 and all(solved)
+
+
+@pytest.mark.slow  # the square's laws are tested step by step in test_generalized_alpha.py
+@pytest.mark.parametrize("case", ["square", "cube"])
+def test_generalized_alpha_where_friction_lifts_a_corner(case):
+    """Of 100 such runs each, 26 and 36 did not converge while positions felt the friction of their own step."""
+    make, steps = CASES[case]
+    system, q0, u0, dt = make()
+    np.testing.assert_array_equal(ends(system, ns.GeneralizedAlpha(), q0, u0, dt, steps)[0], ns.Status.OK)
