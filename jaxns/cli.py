@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import gc
 import importlib.util
 import inspect
 import sys
@@ -34,6 +35,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; returns the exit code: 0 for success, 1 for a failed simulation, 2 for wrong usage."""
     options = _parser().parse_args(arguments)
     jax.config.update("jax_enable_x64", True)
+    gc.set_threshold(200_000, 50, 50)  # a trace is many objects that live long: visiting them takes a third of its time
     if getattr(options, "no_cache", False):
         no_cache()
     elif hasattr(options, "cache"):

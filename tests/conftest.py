@@ -11,7 +11,9 @@ from collections.abc import Iterator
 # Most of the time of these tests is compilation. XLA's older emitters take half of the time of its newer ones for programs
 # of many small operations, and no optimization saves a quarter more; JAX makes many long-lived objects, which a
 # collection visits again and again. JAXNS_TEST_XLA has other settings of XLA, or "default": the tests pass with those, too.
-QUICK = "--xla_cpu_use_fusion_emitters=false --xla_backend_optimization_level=0"
+QUICK = (
+    "--xla_cpu_use_fusion_emitters=false --xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true"
+)
 # One folder for compiled programs of this run, which all its processes share, also those that the tests start. Who sets
 # JAX_COMPILATION_CACHE_DIR keeps them from run to run.
 FOLDER = "JAX_COMPILATION_CACHE_DIR"

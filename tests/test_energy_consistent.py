@@ -181,7 +181,14 @@ def test_constraints_on_position_level_alone_let_velocities_oscillate():
 
 
 @DIFFERENT_RESTITUTION
-@pytest.mark.parametrize("integrator", [ns.Moreau(), ns.EnergyTwoStep(), ns.Rattle(), ns.Lobatto(stages=3)])
+@pytest.mark.parametrize(
+    "integrator",
+    [
+        ns.Moreau(),
+        ns.EnergyTwoStep(),
+        *(pytest.param(i, marks=pytest.mark.slow) for i in (ns.Rattle(), ns.Lobatto(stages=3))),
+    ],
+)
 def test_woodpecker_pecks_with_the_same_period(integrator):
     """dt 1e-5: period, sleeve and bird of the limit cycle (Figs. 6.16–6.18)."""
     p = ns.models.woodpecker()
@@ -272,7 +279,7 @@ SUITABLE = {  # an integrator and a small problem of its form, with dt and steps
 
 
 # the others hold what the first and the last of these do, or compile for long
-OFTEN = [p for p in CONSISTENT if p.id in ("EnergyDecomposedMass", "EnergyTwoStep", "EnergyQuaternionTwoStep")]
+OFTEN = [p for p in CONSISTENT if p.id in ("EnergyDecomposedMass", "EnergyQuaternionTwoStep")]
 SELDOM = [pytest.param(*p.values, id=p.id, marks=pytest.mark.slow) for p in CONSISTENT if p not in OFTEN]
 
 

@@ -217,6 +217,7 @@ def test_second_derivatives_of_a_bouncing_ball():
         np.testing.assert_allclose(H, expected, rtol=1e-9, atol=1e-9 * np.max(np.abs(expected)))
 
 
+@pytest.mark.slow
 def test_second_derivatives_of_two_balls():
     """Two unequal balls above each other, forward over forward: the lower one meets the floor, then the upper one."""
 

@@ -20,7 +20,11 @@ def height(integrator, point):
 
 
 @pytest.mark.parametrize(
-    ("integrator", "outer"), [(ns.Moreau(), jax.jacrev), (ns.Rattle(), jax.jacfwd)], ids=["Moreau", "Rattle"]
+    ("integrator", "outer"),
+    [
+        pytest.param(ns.Moreau(), jax.jacrev, id="Moreau"),
+        pytest.param(ns.Rattle(), jax.jacfwd, id="Rattle", marks=pytest.mark.slow),
+    ],
 )
 def test_second_derivatives_from_forward_mode_are_those_of_differences(integrator, outer):
     def f(point):

@@ -266,12 +266,14 @@ def test_failed_trajectories_are_recorded_with_their_status(tmp_path):
         return ns.simulate(system, ns.Moreau(), ball.q0, ball.u0, dt=0.05, num_steps=12)
 
     e_N = jnp.array([0.0, 0.5, jnp.nan, 1.0, 0.2])
-    with pytest.warns(ns.SweepWarning, match=r"1 of 5 lanes failed: 2 \(status 2: a residual became NaN"):
+    with pytest.warns(
+        ns.SweepWarning, match=r"1 of 5 lanes failed: 2 \(status 7: a step size, an initial state, a coefficient"
+    ):
         traj = ns.sweep(run, e_N, chunk=2, path=tmp_path)
     assert_same(traj, jax.vmap(run)(e_N))
     np.testing.assert_array_equal(ns.failed_lanes(traj), ~np.asarray(traj.ok))
     (failed,) = json.loads((tmp_path / "failures.json").read_text())["failed"]
-    assert failed == {"lane": 2, "reason": f"status 2: {ns.Status.NONFINITE.message}"}
+    assert failed == {"lane": 2, "reason": f"status 7: {ns.Status.BAD_INPUT.message}"}
 
 
 # Several devices ----------------------------------------------------------------------------------------------------
