@@ -19,7 +19,7 @@ PROBLEMS = {  # problem, end, steps of the finest run
 
 @pytest.mark.filterwarnings("ignore:coupled contacts")
 @pytest.mark.parametrize(
-    "name", ["rocking block", "woodpecker", *(pytest.param(n, marks=pytest.mark.slow) for n in ("ball", "slope 4"))]
+    "name", ["rocking block", *(pytest.param(n, marks=pytest.mark.slow) for n in ("woodpecker", "ball", "slope 4"))]
 )
 def test_event_capturing_converges_to_event_driven(name):
     problem, end, finest = PROBLEMS[name]

@@ -261,6 +261,7 @@ def test_restitution_and_gravity_from_three_bounces(record):
         assert abs(float(fit.params[name]) - value) <= 3.0 * float(fit.standard_errors[name])
 
 
+@pytest.mark.slow
 def test_stated_standard_errors_match_the_spread_of_200_fits(record):
     clean, sigma = record
     draws = jnp.asarray(clean + sigma * np.random.default_rng(5).standard_normal((200, ROWS)))

@@ -95,7 +95,8 @@ def assert_friction_law_holds(law, mu, traj, slip, tol):
     np.testing.assert_allclose(P_F, expected, atol=tol * np.abs(P_F).max())
 
 
-@pytest.mark.parametrize("shape", ["sphere", pytest.param("exact", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("shape", ["sphere", "exact"])
 def test_tippedisk_with_lobatto(shape):
     check_friction_of_the_tippedisk(LOBATTO, ns.Contensou(shape))
 
