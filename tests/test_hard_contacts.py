@@ -64,14 +64,18 @@ def test_disks_in_a_groove_end_where_there_is_no_solution():
 SLOWLY = pytest.param(ns.GeneralizedAlpha(), id="GeneralizedAlpha", marks=pytest.mark.slow)
 
 
-@pytest.mark.parametrize("integrator", [pytest.param(ns.Rattle(), id="Rattle"), SLOWLY])
+@pytest.mark.parametrize(
+    "integrator", [pytest.param(ns.Rattle(), id="Rattle"), pytest.param(ns.Lobatto(3), id="Lobatto"), SLOWLY]
+)
 def test_infeasible_is_said_of_problems_without_a_solution_alone(integrator):
     """All contact modes of the very problem that the failed step poses; and, so that the question can be answered with yes,
     of problems that were solved."""
     system, q0, u0, dt = hard_systems.groove(lanes=8)
     after = posed_problems.last_steps(system, integrator, q0, u0, dt)
-    failed, solved = after(400).infeasible(), after(110).solved()
-    assert len(failed) > 2 and all(answer is False for _, answer in failed)
+    last, solved = after(400), after(110).solved()
+    failed = last.infeasible()
+    assert len(failed) > 2 and len(failed) == np.sum(last.failed)
+    assert all(answer is False for _, answer in failed)
     assert len(solved) > 0 and all(solved)
 
 

@@ -13,7 +13,9 @@ forward. One elimination serves Newton's correction u and the tangent T; near th
     J = (G + ρ − 1) ∂P/∂ζ + 1,      ρ = ε on the path, and a proximal term that vanishes with F at τ = 0,
 
 which keeps J regular where contacts are redundant. A path that is lost is followed once more with more care; where that
-fails too, Newton's method has two attempts from P = 0. One problem at a time: arrays are (rows,), without lanes.
+fails too, or where the path runs to infinity, Newton's method has two attempts from P = 0. With G positive semidefinite
+⟨c, P⟩ < 0 on the way to infinity; with any other G (stages of Lobatto) no sign is sure, so none is asked for. One problem at
+a time: arrays are (rows,), without lanes.
 """
 
 from __future__ import annotations
@@ -225,7 +227,7 @@ def _advance(laws: Laws, s: _State, at: _Linear, tau: Array, c: Array, scale: Ar
     point = _Point(s.zeta, turn * here.T, correction, s.theta, turn * here.T_theta, correction_theta, close)
     grown = close & s.begun & s.last.ahead & (s.damping == 1.0)
     polish = close & (at.bend < s.trial)
-    ray = close & (largest(at.P) > RAY * scale) & (total(c * at.P) < 0.0)
+    ray = close & (largest(at.P) > RAY * scale)
 
     # Not accepted: shorter, or, where that does not help, back to the path.
     failed = ~s.newton & ~good
