@@ -14,7 +14,7 @@ forward. One elimination serves Newton's correction u and the tangent T; near th
 
 which keeps J regular where contacts are redundant. A path that is lost is followed once more with more care; where that
 fails too, or where the path runs to infinity, Newton's method has two attempts from P = 0. With G positive semidefinite
-⟨c, P⟩ < 0 on the way to infinity; with any other G (stages of Lobatto) no sign is sure, so none is asked for. One problem at
+⟨c, P⟩ < 0 on the way to infinity; with another G (stages of Lobatto) no sign is sure, so none is asked for. One problem at
 a time: arrays are (rows,), without lanes.
 """
 
