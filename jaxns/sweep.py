@@ -23,7 +23,8 @@ from .model.values import is_concrete
 from .progress import tqdm_bar
 from .simulate import Trajectory
 from .solve.status import Status
-from .sweep_store import Store, fingerprint, is_key
+from .sweep_store import Store, fingerprint
+from .trace.digest import is_key
 
 CPU_LANES = 64  # lanes of one call on one device: their working set stays in the cache of one core
 OTHER_LANES = 4096  # on accelerators, which need many lanes to be busy

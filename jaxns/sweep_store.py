@@ -14,7 +14,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import re
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -23,7 +22,8 @@ from typing import IO, Any
 
 import jax
 import numpy as np
-from jax.extend import core
+
+from .trace.digest import array_bytes, digest
 
 FORMAT = 1
 PATIENCE = 0.2  # seconds between two looks for the header that process 0 writes
@@ -145,65 +145,10 @@ def fingerprint(fn: Callable[[Any], Any], leaves: list[Any], structure: Any) -> 
     closed, shapes = jax.make_jaxpr(jax.vmap(fn), return_shape=True)(two)
     batch = hashlib.sha256(str(structure).encode())
     for leaf in leaves:
-        batch.update(_value(leaf))
+        batch.update(array_bytes(leaf))
     return {
-        "fn": _digest(closed, {}),
+        "fn": digest(closed),
         "batch": batch.hexdigest(),
         "lanes": leaves[0].shape[0],
         "leaves": [jax.tree_util.keystr(path) for path, _ in jax.tree.leaves_with_path(shapes)],
     }
-
-
-def is_key(leaf: Any) -> bool:
-    """Whether a leaf holds random keys, which numpy cannot."""
-    return isinstance(leaf, jax.Array) and jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.prng_key)
-
-
-def _digest(closed: core.ClosedJaxpr | core.Jaxpr, known: dict[int, str]) -> str:
-    """A hash of a program with its constants, also those of programs inside.
-
-    The text of a jaxpr would not do: it leaves constants out, and depends on what JAX found in its caches.
-    """
-    if id(closed) in known:
-        return known[id(closed)]
-    jaxpr, constants = (closed.jaxpr, closed.consts) if isinstance(closed, core.ClosedJaxpr) else (closed, ())
-    numbers: dict[Any, int] = {}
-    result = hashlib.sha256()
-
-    def add(*variables: Any) -> None:
-        for v in variables:
-            if isinstance(v, core.Literal):
-                result.update(_value(v.val))
-            else:
-                result.update(f"{numbers.setdefault(v, len(numbers))} {v.aval}\n".encode())
-
-    def parameter(value: Any) -> bytes:
-        if isinstance(value, core.ClosedJaxpr | core.Jaxpr):
-            return _digest(value, known).encode()
-        if isinstance(value, np.ndarray | jax.Array):
-            return _value(value)
-        if isinstance(value, frozenset):  # its order changes from process to process
-            value = sorted(map(str, value))
-        return re.sub(r"0x[0-9a-fA-F]+", "", str(value)).encode()  # without addresses of objects
-
-    for constant in constants:
-        result.update(_value(constant))
-    add(*jaxpr.constvars, *jaxpr.invars)
-    for equation in jaxpr.eqns:
-        result.update(equation.primitive.name.encode())
-        add(*equation.invars)
-        for name, value in sorted(equation.params.items()):
-            leaves, structure = jax.tree.flatten(value)
-            for leaf in (name, structure, *leaves):
-                result.update(parameter(leaf) + b"\n")
-        add(*equation.outvars)
-    add(*jaxpr.outvars)
-    known[id(closed)] = result.hexdigest()
-    return known[id(closed)]
-
-
-def _value(x: Any) -> bytes:
-    """An array with its shape and dtype."""
-    kind = str(x.dtype) if is_key(x) else ""
-    array = np.asarray(jax.random.key_data(x) if is_key(x) else x)
-    return f"{kind}{array.dtype}{array.shape}".encode() + array.tobytes()

@@ -16,18 +16,19 @@ FILES = sorted(PACKAGE.rglob("*.py"))
 ALLOWED = {  # what each layer may import of jaxns
     "cache": set(),
     "scene": set(),
-    "model": {"model", "solve"},  # of which linear algebra alone, see below
+    "trace": {"trace"},
+    "model": {"model", "solve", "trace"},  # of the solvers linear algebra alone, see below
     "laws": {"laws"},
-    "solve": {"solve"},
-    "integrators": {"model", "laws", "solve", "integrators"},
+    "solve": {"solve", "trace"},
+    "integrators": {"model", "laws", "solve", "trace", "integrators"},
     "progress": set(),
     "compiler": {"model"},
     "trajectory": {"solve", "integrators"},
     "loop": {"model", "solve", "integrators", "trajectory"},
     "simulate": {"model", "solve", "integrators", "trajectory", "loop", "progress"},
     "models": {"scene", "model", "laws", "models"},
-    "sweep_store": set(),
-    "sweep": {"model", "solve", "simulate", "sweep_store", "compiler", "progress"},
+    "sweep_store": {"trace"},
+    "sweep": {"model", "solve", "simulate", "sweep_store", "trace", "compiler", "progress"},
 }
 
 

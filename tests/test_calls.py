@@ -1,12 +1,12 @@
-"""User functions through `model.calls`: the same values and derivatives as called directly."""
+"""User functions through `trace.calls`: the same values and derivatives as called directly."""
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxns.model.calls import call
-from jaxns.solve import pattern
+from jaxns.trace import pattern
+from jaxns.trace.calls import call
 
 
 def entries(q, p):

@@ -11,7 +11,8 @@ from jax import lax
 from jaxns.laws.friction import Coulomb
 from jaxns.laws.sets import project_ball
 from jaxns.laws.table import LawTable
-from jaxns.solve import dense, lanes, vectorise
+from jaxns.solve import dense, lanes
+from jaxns.trace import vectorise
 
 # Dense linear systems -------------------------------------------------------------------------------------------------
 

@@ -12,7 +12,8 @@ import pytest
 import jaxns as ns
 from jaxns.integrators import large, velocity_level
 from jaxns.integrators.base import law_table
-from jaxns.solve import pattern, sparse
+from jaxns.solve import sparse
+from jaxns.trace import pattern
 
 # Patterns -----------------------------------------------------------------------------------------------------------
 

@@ -20,7 +20,7 @@ from ..model.system import Rows, System
 from ..solve import dense
 from ..solve.inclusion import Problem
 from ..solve.lemke import lemke
-from ..solve.vectorise import materialise
+from ..trace.vectorise import materialise
 from .base import Configuration, Directions, apply_inverse, inverse_mass, law_table, velocity_unit
 from .velocity_level import AnyDirections, Impact, problem
 

@@ -13,9 +13,10 @@ from jax import Array
 from ..laws.friction import Coulomb
 from ..laws.table import LawTable
 from ..model.system import Rows, System
-from ..solve import dense, inclusion, pattern
+from ..solve import dense, inclusion
 from ..solve.lanes import total
-from ..solve.vectorise import materialise
+from ..trace import pattern
+from ..trace.vectorise import materialise
 
 
 class Step(NamedTuple):

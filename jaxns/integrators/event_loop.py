@@ -18,7 +18,7 @@ from ..laws.table import LawTable
 from ..model.system import Rows
 from ..solve.inclusion import Root, Stats
 from ..solve.status import Status
-from ..solve.vectorise import stored
+from ..trace.vectorise import stored
 from . import events, search
 from .acceleration_level import NO_SLIP, Mode, Motion, acceleration_rows, unit_slips
 from .base import law_table, velocity_unit

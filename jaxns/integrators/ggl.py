@@ -14,7 +14,7 @@ from ..model.system import Rows, System
 from ..solve import dense, implicit
 from ..solve.inclusion import Problem, Scaling
 from ..solve.lanes import total
-from ..solve.vectorise import materialise
+from ..trace.vectorise import materialise
 from . import velocity_level
 from .base import (
     Configuration,

@@ -25,8 +25,9 @@ from jax import Array
 
 from ..laws.table import LawTable
 from ..model.system import System
-from ..solve import pattern, sparse
+from ..solve import sparse
 from ..solve.inclusion import SparseForm
+from ..trace import pattern
 from .base import Configuration
 
 SMALLEST = 48  # unknowns (velocities and percussions): below, a dense matrix is faster

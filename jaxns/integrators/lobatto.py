@@ -15,7 +15,7 @@ from ..laws.table import LawTable
 from ..model.system import Rows, System
 from ..solve import dense, implicit
 from ..solve.inclusion import Problem, Scaling
-from ..solve.vectorise import materialise
+from ..trace.vectorise import materialise
 from . import velocity_level
 from .base import (
     Configuration,

@@ -14,7 +14,7 @@ from ..laws.table import LawTable
 from ..model.system import Rows, System
 from ..solve import implicit
 from ..solve.inclusion import Problem, Scaling
-from ..solve.vectorise import materialise
+from ..trace.vectorise import materialise
 from . import large, velocity_level
 from .base import Configuration, DirectDirections, Directions, Step, Theta, check_solver, law_table, velocity_unit
 from .guesses import Memory

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
-from ..solve.vectorise import materialise
+from ..trace.vectorise import materialise
 from .acceleration_level import Motion, project
 
 # Brasey and Hairer's HEM5: rows 1..8 are the stages, row 9 the weights.

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from .structure import depends_on
+from ..trace.dependence import depends_on
 from .system import System
 
 SPEEDS = (1.0, 1e3)  # sizes of the velocities that are tried: a function may bend at some of them alone

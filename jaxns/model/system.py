@@ -19,9 +19,9 @@ import jax.numpy as jnp
 from jax import Array
 
 from ..solve import dense
-from .calls import call
+from ..trace.calls import call
+from ..trace.dependence import depends_on
 from .contacts import Contacts
-from .structure import depends_on
 from .values import as_float_leaves
 
 FUNCTIONS = ("mass", "potential", "force", "kinematics", "constraint", "velocity_constraint")

@@ -16,8 +16,8 @@ import jax
 import jax.numpy as jnp
 from jax import Array, lax
 
+from ..trace.vectorise import vectorise
 from .defined import once_differentiable
-from .vectorise import vectorise
 
 BLOCK_ENTRIES = 2**14  # of one matrix of a block: 128 kB in float64
 FEWEST_LANES, MOST_LANES = 16, 96  # of a block

@@ -1,7 +1,8 @@
 """A function of one lane, evaluated with a trailing lane axis.
 
 `vectorise` traces a function for one lane and evaluates its operations on arrays with one more, trailing axis. Values
-that do not depend on a lane stay without the axis. Operations without a rule here go through `jax.vmap`.
+that do not depend on a lane stay without the axis. Operations without a rule here, and those whose rule did not give what
+the trace promises, go through `jax.vmap`; with a release of JAX that is not known, all of them do (`by_vmap`).
 """
 
 from __future__ import annotations
@@ -17,6 +18,8 @@ from jax import Array, lax
 from jax.ad_checkpoint import checkpoint_name
 from jax.extend import core
 
+from .primitives import COSTLY, ELEMENTWISE, inner_program, reads_traces
+
 
 class Instruction(NamedTuple):
     """One operation of a trace, with its operands and results as numbered slots."""
@@ -25,6 +28,7 @@ class Instruction(NamedTuple):
     params: dict[str, Any]
     inputs: list[int]
     outputs: list[int]
+    results: list[Any]  # what it returns for one lane: shapes and types
 
 
 def vectorise(function: Callable[..., Any], in_lanes: Any, size: int | None) -> Callable[..., Any]:
@@ -33,11 +37,12 @@ def vectorise(function: Callable[..., Any], in_lanes: Any, size: int | None) -> 
     `in_lanes` is a tuple of pytree prefixes, one for each argument. All results carry the axis. With size None there are
     no lanes, and the function is only staged (see `_stages`).
     """
+    if not reads_traces():
+        return by_vmap(function, in_lanes, size)
 
     def lanes_function(*arguments: Any) -> Any:
         values, structure = jax.tree.flatten(arguments)
-        prefix = jax.tree.map(lambda flag, tree: jax.tree.map(lambda _: flag, tree), in_lanes, arguments)
-        flags = jax.tree.leaves(prefix)
+        flags = _flags(in_lanes, arguments)
         one_lane = [
             jax.ShapeDtypeStruct(jnp.shape(v)[: -1 if flag else None], jnp.result_type(v))
             for v, flag in zip(values, flags, strict=True)
@@ -47,6 +52,28 @@ def vectorise(function: Callable[..., Any], in_lanes: Any, size: int | None) -> 
         return jax.tree.unflatten(jax.tree.structure(shapes), [_spread(r, size) for r in results])
 
     return lanes_function
+
+
+def by_vmap(function: Callable[..., Any], in_lanes: Any, size: int | None) -> Callable[..., Any]:
+    """What `vectorise` returns, from JAX's public functions alone: neither staged nor fast."""
+
+    def lanes_function(*arguments: Any) -> Any:
+        values, structure = jax.tree.flatten(arguments)
+        flags = _flags(in_lanes, arguments)
+
+        def flat(*values: Any) -> Any:
+            return function(*jax.tree.unflatten(structure, values))
+
+        if any(flags):
+            return jax.vmap(flat, [-1 if flag else None for flag in flags], -1, axis_size=size)(*values)
+        return jax.tree.map(lambda v: _spread((v, False), size), flat(*values))
+
+    return lanes_function
+
+
+def _flags(in_lanes: Any, arguments: tuple[Any, ...]) -> list[bool]:
+    """Which leaves of the arguments carry lanes."""
+    return jax.tree.leaves(jax.tree.map(lambda flag, tree: jax.tree.map(lambda _: flag, tree), in_lanes, arguments))
 
 
 def materialise(x: Array) -> Array:
@@ -90,7 +117,7 @@ def _evaluate_stored(instructions: list[Instruction], slots: list[_Value | None]
     groups: dict[Any, list[tuple[int, _Value]]] = {}
     for k, instruction in enumerate(instructions):
         value: _Value = slots[instruction.inputs[0]]  # type: ignore[assignment]
-        alone = size is not None or len(instruction.inputs) > 1 or instruction.primitive.name not in _ELEMENTWISE
+        alone = size is not None or len(instruction.inputs) > 1 or instruction.primitive.name not in ELEMENTWISE
         key = k if alone else (instruction.primitive, str(instruction.params), jnp.shape(value[0]), value[1])
         groups.setdefault(key, []).append((k, value))
     results, members = [], []
@@ -119,13 +146,13 @@ def _flatten(
 
     for equation in closed.jaxpr.eqns:
         operands = [slot(v) for v in equation.invars]
-        if equation.primitive.name in _INLINED:
-            inner = equation.params.get("jaxpr", equation.params.get("call_jaxpr"))
-            inner = inner if hasattr(inner, "consts") else core.ClosedJaxpr(inner, ())
+        inner = inner_program(equation)
+        if inner is not None:
             results = _flatten(inner, operands, instructions, new)
         else:
             results = [new() for _ in equation.outvars]
-            instructions.append(Instruction(equation.primitive, equation.params, operands, results))
+            promised = [v.aval for v in equation.outvars]
+            instructions.append(Instruction(equation.primitive, equation.params, operands, results, promised))
         environment.update(zip(equation.outvars, results, strict=True))
     return [slot(v) for v in closed.jaxpr.outvars]
 
@@ -143,7 +170,7 @@ def _stages(instructions: list[Instruction], outputs: list[int]) -> list[tuple[l
     for instruction in instructions:
         level = max((depth.get(i, 0) for i in instruction.inputs), default=0)
         marked = instruction.primitive.name == "name" and instruction.params.get("name") == _STORED
-        stored = marked or instruction.primitive.name in _COSTLY
+        stored = marked or instruction.primitive.name in COSTLY
         while len(stages) <= level + stored:
             stages.append([])
             costly.append([])
@@ -176,15 +203,27 @@ def _apply(instruction: Instruction, inputs: list[_Value], size: int | None) -> 
     if size is None or not any(laned for _, laned in inputs):
         results = bind(*(v for v, _ in inputs))
         return [(r, False) for r in results] if primitive.multiple_results else [(results, False)]
-    if primitive.name in _ELEMENTWISE:
+    results = _by_rule(instruction, inputs, size)
+    if results is None:
+        axes = tuple(-1 if laned else None for _, laned in inputs)
+        results = jax.vmap(bind, in_axes=axes, out_axes=-1, axis_size=size)(*(v for v, _ in inputs))
+        results = list(results) if primitive.multiple_results else [results]
+    return [(r, True) for r in results]
+
+
+def _by_rule(instruction: Instruction, inputs: list[_Value], size: int) -> list[Array] | None:
+    """The results of an operation with a rule, if they are what the trace promises."""
+    name = instruction.primitive.name
+    if name in ELEMENTWISE:
         rank = max(jnp.ndim(v) - laned for v, laned in inputs)
-        return [(bind(*(_align(v, rank, size) for v in inputs)), True)]
-    if primitive.name in _RULES:
-        results = _RULES[primitive.name](instruction, [_spread(v, size) for v in inputs], size)
-        return [(r, True) for r in (results if isinstance(results, (list, tuple)) else [results])]
-    axes = tuple(-1 if laned else None for _, laned in inputs)
-    results = jax.vmap(bind, in_axes=axes, out_axes=-1, axis_size=size)(*(v for v, _ in inputs))
-    return [(r, True) for r in results] if primitive.multiple_results else [(results, True)]
+        results = instruction.primitive.bind(*(_align(v, rank, size) for v in inputs), **instruction.params)
+    elif name in _RULES:
+        results = _RULES[name](instruction, [_spread(v, size) for v in inputs], size)
+    else:
+        return None
+    results = list(results) if isinstance(results, (list, tuple)) else [results]
+    actual = [(r.shape, r.dtype) for r in results]
+    return results if actual == [((*p.shape, size), p.dtype) for p in instruction.results] else None
 
 
 def _align(value: _Value, rank: int, size: int) -> Array:
@@ -193,23 +232,10 @@ def _align(value: _Value, rank: int, size: int) -> Array:
     return array if array.ndim == rank + 1 else array.reshape((1,) * rank + array.shape)
 
 
-_COSTLY = set(
-    "sin cos tan asin acos atan atan2 sinh cosh tanh exp exp2 expm1 log log1p pow sqrt rsqrt cbrt erf".split()
-)
-
-_INLINED = {"jit", "pjit", "closed_call", "core_call", "custom_jvp_call", "custom_vjp_call", "checkpoint", "remat"}
-
-_ELEMENTWISE = set(
-    "add sub mul div rem max min neg sign abs sqrt rsqrt cbrt exp exp2 expm1 log log1p sin cos tan asin acos atan sinh "
-    "cosh tanh asinh acosh atanh atan2 pow integer_pow square floor ceil round is_finite eq ne lt le gt ge and or not "
-    "xor convert_element_type copy copy_p add_any erf logistic stop_gradient name real imag nextafter".split()
-)
-
-
 def _dot_general(equation: Any, inputs: list[Array], size: int) -> Array:
     """Small products as sums of elementwise products."""
     (lhs_c, rhs_c), (lhs_b, rhs_b) = equation.params["dimension_numbers"]
-    lhs, rhs = inputs
+    lhs, rhs = (x.astype(equation.results[0].dtype) for x in inputs)
     lhs_free = [i for i in range(lhs.ndim - 1) if i not in (*lhs_c, *lhs_b)]
     rhs_free = [i for i in range(rhs.ndim - 1) if i not in (*rhs_c, *rhs_b)]
     batch = tuple(lhs.shape[i] for i in lhs_b)
@@ -220,7 +246,7 @@ def _dot_general(equation: Any, inputs: list[Array], size: int) -> Array:
     left = left.reshape(math.prod(batch), math.prod(left_shape), inner, lanes)
     right = rhs.transpose(*rhs_b, *rhs_c, *rhs_free, rhs.ndim - 1)
     right = right.reshape(math.prod(batch), inner, math.prod(right_shape), lanes)
-    product = jnp.zeros((left.shape[0], left.shape[1], right.shape[2], lanes), jnp.result_type(lhs, rhs))
+    product = jnp.zeros((left.shape[0], left.shape[1], right.shape[2], lanes), lhs.dtype)
     for j in range(inner):
         term = left[:, :, j, None] * right[:, None, j]
         product = product + term if j else term

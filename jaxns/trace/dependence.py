@@ -11,6 +11,8 @@ from typing import Any
 
 import jax
 
+from .primitives import inner_program
+
 
 def depends_on(function: Callable[..., Any], arguments: tuple[Any, ...], index: int) -> bool:
     """Whether `function(*arguments)` may depend on its argument number `index`.
@@ -29,9 +31,7 @@ def _reached(jaxpr: Any, marked: list[bool]) -> list[bool]:
     tainted = {v for v, mark in zip(jaxpr.invars, marked, strict=True) if mark}
     for equation in jaxpr.eqns:
         inputs = [not hasattr(v, "val") and v in tainted for v in equation.invars]
-        if equation.primitive.name == "jit":  # many functions of jax.numpy: look inside
-            outputs = _reached(equation.params["jaxpr"].jaxpr, inputs)
-        else:
-            outputs = [any(inputs)] * len(equation.outvars)
+        inner = inner_program(equation)  # many functions of jax.numpy are calls: look inside
+        outputs = [any(inputs)] * len(equation.outvars) if inner is None else _reached(inner.jaxpr, inputs)
         tainted.update(v for v, mark in zip(equation.outvars, outputs, strict=True) if mark)
     return [not hasattr(v, "val") and v in tainted for v in jaxpr.outvars]

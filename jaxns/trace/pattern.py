@@ -3,7 +3,7 @@
 Each operation is replaced by one on truth values: which entries of its result may be nonzero, and which of them may have
 a derivative with respect to which input. Slices, gathers and sums move these values as they do numbers; functions unite
 those of their operands, products intersect them with what is nonzero. Where an operation is not known here, everything
-may depend on everything: the answer is conservative.
+may depend on everything, and so everywhere with a release of JAX that is not known: the answer is conservative.
 """
 
 from __future__ import annotations
@@ -15,6 +15,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.extend import core
+
+from .primitives import ELEMENTWISE, FLAT, KEEPS_ZERO, SAME, inner_program, reads_traces
 
 
 def nonzeros(function: Callable[..., Any], *arguments: Any) -> np.ndarray:
@@ -46,6 +48,9 @@ class _Value(NamedTuple):
 
 def _analyse(function: Callable[..., Any], arguments: tuple[Any, ...], wrt: int | None) -> _Value:
     shapes = jax.tree.map(lambda a: jax.ShapeDtypeStruct(jnp.shape(a), jnp.result_type(a)), arguments)
+    if not reads_traces():
+        result = jax.eval_shape(function, *shapes).shape
+        return _everything(result, 0 if wrt is None else shapes[wrt].shape[0])
     closed = jax.make_jaxpr(function)(*shapes)
     first = None if wrt is None else len(jax.tree.leaves(shapes[:wrt]))
     size = 0 if wrt is None else shapes[wrt].shape[0]
@@ -60,6 +65,11 @@ def _analyse(function: Callable[..., Any], arguments: tuple[Any, ...], wrt: int 
 def _opaque(shape: tuple[int, ...], size: int) -> _Value:
     """An array of which nothing is known but that it depends on no input."""
     return _Value(np.ones(shape, bool), np.zeros((size, *shape), bool))
+
+
+def _everything(shape: tuple[int, ...], size: int) -> _Value:
+    """An array of which nothing is known."""
+    return _Value(np.ones(shape, bool), np.ones((size, *shape), bool))
 
 
 def _constant(array: Any, size: int) -> _Value:
@@ -79,11 +89,8 @@ def _interpret(closed: Any, inputs: list[_Value], size: int) -> list[_Value]:
 
     for equation in closed.jaxpr.eqns:
         values = [read(v) for v in equation.invars]
-        inner = equation.params.get("jaxpr", equation.params.get("call_jaxpr"))
-        if equation.primitive.name in _CALLS and inner is not None:
-            results = _interpret(inner if hasattr(inner, "consts") else core.ClosedJaxpr(inner, ()), values, size)
-        else:
-            results = _apply(equation, values, size)
+        inner = inner_program(equation)
+        results = _apply(equation, values, size) if inner is None else _interpret(inner, values, size)
         environment.update(zip(equation.outvars, results, strict=True))
     return [read(v) for v in closed.jaxpr.outvars]
 
@@ -95,7 +102,7 @@ def _apply(equation: Any, values: list[_Value], size: int) -> list[_Value]:
     if all(v.known is not None for v in values):
         results = equation.primitive.bind(*(v.known for v in values), **params)
         return [_constant(r, size) for r in (results if equation.primitive.multiple_results else [results])]
-    if name in _FLAT or not any(jnp.issubdtype(v.aval.dtype, jnp.inexact) for v in equation.outvars):
+    if name in FLAT or not any(jnp.issubdtype(v.aval.dtype, jnp.inexact) for v in equation.outvars):
         return [_opaque(shape, size) for shape in shapes]
     if name not in _MOVES and name != "dot_general":
         values = [_grown(v, shapes[0]) for v in values]
@@ -111,8 +118,8 @@ def _apply(equation: Any, values: list[_Value], size: int) -> list[_Value]:
         return [_Value(a.nonzero, depends)]
     elif name == "select_n":
         return [_select(values[0].known, values[1:], (size, *shapes[0]))]
-    elif name in _ELEMENTWISE:
-        keeps_zero = name in _KEEPS_ZERO or (name == "integer_pow" and params["y"] > 0)
+    elif name in ELEMENTWISE or name == "clamp":
+        keeps_zero = name in KEEPS_ZERO or (name == "integer_pow" and params["y"] > 0)
         nonzero = _any(*(v.nonzero for v in values), shape=shapes[0]) if keeps_zero else np.ones(shapes[0], bool)
         return [_Value(nonzero, _any(*(v.depends for v in values), shape=(size, *shapes[0])))]
     everything = _any(*(np.asarray(v.depends.any(axis=tuple(range(1, v.depends.ndim)))) for v in values), shape=(size,))
@@ -229,10 +236,8 @@ _MOVES: dict[str, Callable[..., Any]] = {
     "transpose": lambda equation, x: x.transpose(equation.params["permutation"]),
     "concatenate": lambda equation, *x: np.concatenate(x, axis=equation.params["dimension"]),
     "reduce_sum": lambda equation, x: x.any(axis=tuple(equation.params["axes"])),
-    **dict.fromkeys(("reshape", "squeeze", "expand_dims"), _reshape),
-    **dict.fromkeys(
-        ("copy", "copy_p", "name", "optimization_barrier", "convert_element_type", "reduce_precision", "real"), _same
-    ),
+    **dict.fromkeys(("reshape", "squeeze"), _reshape),
+    **dict.fromkeys((*SAME, "optimization_barrier"), _same),
     **dict.fromkeys(
         "rev pad gather dynamic_slice scatter scatter-add dynamic_update_slice cumsum split stack unstack".split(),
         _as_it_is,
@@ -242,12 +247,3 @@ _PRODUCTS: dict[str, Callable[[Any], Callable[[np.ndarray, np.ndarray], np.ndarr
     "mul": lambda equation: np.logical_and,
     "dot_general": _dot,
 }
-_CALLS = {"jit", "pjit", "closed_call", "core_call", "custom_jvp_call", "custom_vjp_call", "checkpoint", "remat"}
-_ELEMENTWISE = set(
-    "add sub add_any neg max min abs sqrt rsqrt cbrt exp exp2 expm1 log log1p sin cos tan asin acos atan sinh cosh tanh "
-    "asinh acosh atanh atan2 pow integer_pow square erf logistic clamp rem".split()
-)
-_KEEPS_ZERO = set(
-    "add sub add_any neg max min abs sqrt cbrt sin tan asin atan sinh tanh square erf expm1 log1p".split()
-)
-_FLAT = set("sign floor ceil round is_finite eq ne lt le gt ge and or not xor stop_gradient argmax argmin iota".split())
