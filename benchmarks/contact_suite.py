@@ -1,11 +1,12 @@
 """Contact problems by the hundred: what is solved, how accurately, in how many iterations, and whether verdicts are right.
 
-    python benchmarks/contact_suite.py [folder]     # a folder of .npz sets: count, k_G, k_c, k_mu, k_d, k_name, k_tag
+    python benchmarks/contact_suite.py [folder] [--seed 2026]
     python benchmarks/contact_suite.py [folder] --profiles [--siconos python3]
 
-Beside the sets of the folder (solvable or not by k_solvable, by solvable.json, or by enumeration) come random ones with
-known answers. All go through `solve_contacts`, one by one and under `vmap`. `--profiles` times every fifth problem with our
-methods and, with a Python that has Siconos, with its Gauss–Seidel (NSGS) and its semismooth Newton (NSN, Alart–Curnier).
+A folder holds .npz sets: count, k_G, k_c, k_mu, k_d, k_name, k_tag. Beside them (solvable or not by k_solvable, by
+solvable.json, or by enumeration) come random ones with known answers. All go through `solve_contacts`, one by one and under
+`vmap`. `--profiles` times every fifth problem with our methods and, with a Python that has Siconos, with its Gauss–Seidel
+(NSGS) and its semismooth Newton (NSN, Alart–Curnier).
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ import random_contacts
 from contact_modes import natural_residual, planar_solution
 from random_contacts import ContactProblem
 
-SEED, NUMBER, GROOVES = 2026, 1000, 400
+NUMBER, GROOVES = 1000, 400
 SIZES = (1, 2, 4, 8, 16, 32, 50)
 TOLERANCE = 1e-10
 RATIOS = (1, 2, 5, 10, 100)
@@ -74,11 +75,11 @@ def stored_sets(folder: Path) -> dict[str, list[Case]]:
     return sets
 
 
-def random_sets() -> dict[str, list[Case]]:
+def random_sets(seed: int) -> dict[str, list[Case]]:
     sets: dict[str, list[Case]] = defaultdict(list)
-    for k, problem in enumerate(random_contacts.problems(SEED, NUMBER)):
+    for k, problem in enumerate(random_contacts.problems(seed, NUMBER)):
         sets[f"random {problem.kind}, d = {problem.d}"].append(Case(problem, f"random {k}", True))
-    rng = np.random.default_rng(SEED)
+    rng = np.random.default_rng(seed)
     for k in range(GROOVES):
         problem = random_contacts.groove(rng)
         solvable = planar_solution(*problem[:3]) is not None
@@ -239,8 +240,9 @@ def main() -> None:
     parser.add_argument("folder", nargs="?", type=Path)
     parser.add_argument("--profiles", action="store_true", help="times of all methods instead of the table")
     parser.add_argument("--siconos", metavar="PYTHON", help="a Python with siconos.numerics, for the profiles")
+    parser.add_argument("--seed", type=int, default=2026, help="of the random problems")
     options = parser.parse_args()
-    sets = (stored_sets(options.folder) if options.folder else {}) | random_sets()
+    sets = (stored_sets(options.folder) if options.folder else {}) | random_sets(options.seed)
     if options.profiles:
         profiles(sets, options.siconos)
     else:

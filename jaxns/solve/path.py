@@ -12,10 +12,10 @@ forward. One elimination serves Newton's correction u and the tangent T; near th
 
     J = (G + ρ − 1) ∂P/∂ζ + 1,      ρ = ε on the path, and a proximal term that vanishes with F at τ = 0,
 
-which keeps J regular where contacts are redundant. A path that is lost is followed once more with more care; where that
-fails too, or where the path runs to infinity, Newton's method has two attempts from P = 0. With G positive semidefinite
-⟨c, P⟩ < 0 on the way to infinity; with another G (stages of Lobatto) no sign is sure, so none is asked for. One problem at
-a time: arrays are (rows,), without lanes.
+which keeps J regular where contacts are redundant. Where a path is lost or does not end, another one is followed, with
+more care and a larger κ, hence with its turns in other places; where that fails too, or where the path runs to infinity,
+Newton's method has two attempts from P = 0. With G positive semidefinite ⟨c, P⟩ < 0 on the way to infinity; with another G
+(stages of Lobatto) no sign is sure, so none is asked for. One problem at a time: arrays are (rows,), without lanes.
 """
 
 from __future__ import annotations
@@ -35,15 +35,15 @@ from .projected import Contacts
 MAX_ITERATIONS = 300
 POLISH = 8  # steps of Newton's method from a point close to the end
 PROXIMAL = 1e-3  # ρ of Newton's method, for |F| of the order of one
-KAPPA = 0.1  # ε at the beginning
-CLOSE_F, CLOSE_U = 0.5, 0.2  # a point counts as on the path: |F|/τ, |u|
-NEAR_F, NEAR_U = 3.0, 0.7  # what a prediction may leave to correct
+KAPPA = (1e-3, 0.1)  # ε at the beginning of the first path, and of the second
+CLOSE_F, CLOSE_U = 1.0, 0.5  # a point counts as on the path: |F|/τ, |u|
+NEAR_F, NEAR_U = 10.0, 2.0  # what a prediction may leave to correct
 STEP, LONGEST, GROWTH, CUT = 1.0, 5.0, 2.5, 0.3  # length of the prediction
 SHORTEST, LOST = 1e-10, 1e-6  # a prediction, or a correction, that is shorter has lost the path
 SHORT = 0.05  # a correction that is shorter goes back to the path
 TRIAL = 1e-2  # error, relative to c, below which Newton's method is tried, and then again at a tenth of it
 RAY = 1e6  # percussions this large, relative to c: the path runs to infinity
-CAREFUL = 0.3  # factor on what counts as close and near, where the path was lost and is followed once more
+CAREFUL = 0.3  # factor on what counts as close and near of the second path
 # Newton's method from P = 0, where the path ended without a solution: steps and proximal terms of two attempts
 LAST_STEPS, LAST_PROXIMAL = (20, 40), (0.3, 1e-3)
 
@@ -94,7 +94,7 @@ class _State(NamedTuple):
     theta: Array
     newton: Array  # bool: at τ = 0
     steps: Array  # of Newton's method that are left
-    attempt: Array  # 0 the path, 1 the path with care, 2 and 3 Newton's method from P = 0
+    attempt: Array  # 0 the path, 1 the other path, 2 and 3 Newton's method from P = 0
     iterations: Array
     ray: Array
     on: Array
@@ -146,7 +146,7 @@ def solve(laws: Laws, contacts: Contacts, warm: Array, max_iterations: int) -> S
         return jnp.concatenate([P[:, None], jax.vmap(push, out_axes=1)(*directions)], axis=1)
 
     def linear(s: _State, tau: Array) -> _Linear:
-        epsilon = jnp.where(s.newton, 0.0, KAPPA * (tau / scale) ** 2)
+        epsilon = jnp.where(s.newton, 0.0, jnp.where(s.attempt == 0, *KAPPA) * (tau / scale) ** 2)
         at = law(s)
         P, P_theta = at[:, 0], at[:, 1]
         A = jnp.where(same, at[:, 2:][:, place], 0.0)
@@ -241,8 +241,9 @@ def _advance(laws: Laws, s: _State, at: _Linear, tau: Array, c: Array, scale: Ar
 
     more = s.newton & (s.steps > 0) & finite
     over = ~more & (s.attempt >= 2)
-    again = lost & (s.attempt == 0) & ~late
-    chance = (over | lost | ray | (late & ~more)) & ~again
+    ended = lost | (late & ~more)
+    again = ended & (s.attempt == 0)
+    chance = (over | ended | ray) & ~again
     attempt = jnp.where(again, 1, jnp.where(chance, jnp.maximum(s.attempt, 1) + 1, s.attempt))
     begin = (s.newton & ~more & ~s.begun) | again
     zeta, theta = last.move(length, damping)
