@@ -9,44 +9,43 @@ from typing import Any
 import jax.numpy as jnp
 from jax import Array
 
-from .coordinates import span
-from .frames import Frames, Poses, perpendicular, space_axes, stack, take, unit
+from .coordinates import read, span
+from .frames import Frames, Poses, Vector, cross, dot, minus, perpendicular, plus, space_axes, take, times, unit
 from .joints import READS, Row
 
-# Each function takes the poses of the members' bodies a and b and the parameters that its kind reads, (m, …), and returns
-# residuals (m, r).
+# Each function takes the poses of the members' bodies a and b and the parameters that its kind reads: vectors by their
+# components (m,), numbers as (m,). It returns its rows, (m,) each.
 
 
-def _coincident(a: Poses, b: Poses, point_a: Array, point_b: Array) -> Array:
-    return b.placed(point_b) - a.placed(point_a)
+def _coincident(a: Poses, b: Poses, point_a: Vector, point_b: Vector) -> Vector:
+    return minus(b.placed(point_b), a.placed(point_a))
 
 
-def _on_axis(a: Poses, b: Poses, point_a: Array, point_b: Array, axis_a: Array) -> Array:
-    offset = a.seen(b.placed(point_b) - a.placed(point_a))
-    return jnp.stack([jnp.sum(e * offset, axis=1) for e in perpendicular(unit(axis_a))], axis=1)
+def _on_axis(a: Poses, b: Poses, point_a: Vector, point_b: Vector, axis_a: Vector) -> Vector:
+    offset = a.seen(minus(b.placed(point_b), a.placed(point_a)))
+    return tuple(dot(e, offset) for e in perpendicular(unit(axis_a)))
 
 
-def _aligned(a: Poses, b: Poses, axis_a: Array, axis_b: Array) -> Array:
+def _aligned(a: Poses, b: Poses, axis_a: Vector, axis_b: Vector) -> Vector:
     other = a.seen(b.turned(unit(axis_b)))
-    return jnp.stack([jnp.sum(e * other, axis=1) for e in perpendicular(unit(axis_a))], axis=1)
+    return tuple(dot(e, other) for e in perpendicular(unit(axis_a)))
 
 
-def _square(a: Poses, b: Poses, axis_a: Array, axis_b: Array) -> Array:
-    return jnp.sum(a.turned(unit(axis_a)) * b.turned(unit(axis_b)), axis=1, keepdims=True)
+def _square(a: Poses, b: Poses, axis_a: Vector, axis_b: Vector) -> Vector:
+    return (dot(a.turned(unit(axis_a)), b.turned(unit(axis_b))),)
 
 
-def _locked(a: Poses, b: Poses, turn: Array) -> Array:
+def _locked(a: Poses, b: Poses, turn: Vector) -> Vector:
     """The antisymmetric part of the rotation from where b should be to where it is, seen from a: sin θ times its axis."""
-    wanted = space_axes(turn)  # axes of b in the basis of a
-    found = tuple(a.seen(e) for e in b.axes)
-    return 0.5 * sum((jnp.cross(w, f) for w, f in zip(wanted, found, strict=True)), jnp.zeros_like(wanted[0]))
+    first, second, third = (cross(w, a.seen(e)) for w, e in zip(space_axes(turn), b.axes, strict=True))
+    return times(jnp.asarray(0.5, first[0].dtype), plus(plus(first, second), third))
 
 
-def _apart(a: Poses, b: Poses, point_a: Array, point_b: Array, length: Array) -> Array:
-    return (span(a, b, point_a, point_b) - length)[:, None]
+def _apart(a: Poses, b: Poses, point_a: Vector, point_b: Vector, length: Array) -> Vector:
+    return (span(a, b, point_a, point_b) - length,)
 
 
-KINDS: dict[str, Callable[..., Array]] = {
+KINDS: dict[str, Callable[..., Vector]] = {
     "coincident": _coincident,
     "on_axis": _on_axis,
     "aligned": _aligned,
@@ -73,12 +72,12 @@ class Constraint:
         found = []
         for kind, members in self.kinds:
             a, b = ([getattr(row, side) for row in members] for side in "ab")
-            values = [stack(p, keys) for keys in zip(*(row.keys for row in members), strict=True)]
+            values = read(p, members)
             if kind == "turned":
                 angles = self.frames.angles(q, p)
                 found.append(take(angles, b) - take(angles, a) - values[0])
             else:
-                found.append(KINDS[kind](poses.pick(a), poses.pick(b), *values).reshape(-1))
+                found.append(jnp.stack(KINDS[kind](poses.pick(a), poses.pick(b), *values), axis=1).reshape(-1))
         return found[0] if len(found) == 1 else jnp.concatenate(found)
 
     @property

@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from .frames import Frames, Poses, perpendicular, swept, take
+from .frames import Frames, Poses, Vector, columns, dot, minus, perpendicular, pick, take, times
 from .pairs import PairFunction
 
 
@@ -26,11 +26,12 @@ class Member(NamedTuple):
 
 @dataclass(frozen=True)
 class Kind:
-    """Pairs of shapes of the same two kinds, of which the contacts `which` count."""
+    """Pairs of shapes of the same two kinds. `which` has the contacts that count, numbered through all members."""
 
     function: PairFunction
-    which: tuple[int, ...]
     members: tuple[Member, ...]
+    count: int  # contacts of a member
+    which: tuple[int, ...]
 
     def values(self, p: Any, side: str) -> dict[str, Array]:
         """Sizes of all members' shapes (m, …)."""
@@ -44,54 +45,37 @@ class Kind:
             own = poses.pick([(member.a, member.b)[side] for member in self.members])
             keys = [member.at[side] for member in self.members]
             if any(keys):
-                zero = jnp.zeros(own.position.shape[1:], own.position.dtype)
-                own = own._replace(position=own.placed(jnp.stack([zero if k is None else p[k] for k in keys])))
+                zero = jnp.zeros((len(own.position),), own.position[0].dtype)
+                points = jnp.stack([zero if k is None else p[k] for k in keys])
+                own = own._replace(position=own.placed(columns(points)))
             found.append(own)
         return found[0], found[1]
 
     def gaps(self, poses: Poses, p: Any) -> Array:
-        """(m · k,)."""
-        a, b = self.frames(poses, p)
-        r, R = _seen_from(a, b)
-        near = jax.vmap(self.function)(self.values(p, "a"), self.values(p, "b"), r, R)
-        return take(near.gap.T, self.which).T.reshape(-1)
+        """(n,)."""
+        place = _seen_from(*self.frames(poses, p))
+        near = jax.vmap(self.function)(self.values(p, "a"), self.values(p, "b"), place)
+        return take(near.gap.reshape(-1), self.which)
 
-    def touching(self, poses: Poses, p: Any) -> tuple[Poses, Array, Array]:
-        """The frames b (m), and for all contacts the points (m, k, d) and the unit normals from b to a, seen from b.
-
-        A normal is the derivative of a gap with respect to a shift of a.
-        """
+    def touching(self, poses: Poses, p: Any) -> tuple[Vector, Vector]:
+        """Points and unit normals from b to a, in the world, components (n,)."""
         a, b = self.frames(poses, p)
-        r, R = _seen_from(a, b)
         values = self.values(p, "a"), self.values(p, "b")
-
-        def near(values: Any, r: Array, R: Array) -> tuple[Array, Any]:
-            found = self.function(*values, r, R)
-            return found.gap, (found.point, found.radius)
-
-        def one(values: Any, r: Array, R: Array) -> tuple[Array, Array]:
-            normal, (point, radius) = jax.jacfwd(near, argnums=1, has_aux=True)(values, r, R)
-            return take(point - radius[:, None] * normal, self.which), take(normal, self.which)
-
-        points, normals = jax.vmap(one)(values, r, R)
-        return b, points, normals
-
-    def in_world(self, poses: Poses, p: Any) -> tuple[Array, Array]:
-        """Points and normals (m · k, d) of all contacts."""
-        b, points, normals = self.touching(poses, p)
-        k = len(self.which)
-        d = points.shape[-1]
-        spread = Poses(jnp.repeat(b.position, k, axis=0), tuple(jnp.repeat(e, k, axis=0) for e in b.axes))
-        return spread.placed(points.reshape(-1, d)), spread.turned(normals.reshape(-1, d))
+        near, normals = jax.vmap(self.function.normals)(*values, _seen_from(a, b))
+        points = minus(near.point, times(near.radius, normals))
+        at = b.pick([k // self.count for k in self.which])
+        points, normals = (pick(tuple(x.reshape(-1) for x in v), self.which) for v in (points, normals))
+        return at.placed(points), at.turned(normals)
 
     def pairs(self) -> tuple[list[int], list[int]]:
         """The frames a and b of each contact."""
-        return [m.a for m in self.members for _ in self.which], [m.b for m in self.members for _ in self.which]
+        own = [self.members[k // self.count] for k in self.which]
+        return [m.a for m in own], [m.b for m in own]
 
 
-def _seen_from(a: Poses, b: Poses) -> tuple[Array, Array]:
-    """Origins (m, d) and rotations (m, d, d) of a in the frames b."""
-    return b.seen(a.position - b.position), jnp.stack([b.seen(e) for e in a.axes], axis=2)
+def _seen_from(a: Poses, b: Poses) -> Poses:
+    """Where a is in the frames b."""
+    return Poses(b.seen(minus(a.position, b.position)), tuple(b.seen(axis) for axis in a.axes))
 
 
 @dataclass(frozen=True)
@@ -125,17 +109,14 @@ class Slips:
         motion = self.frames.motion(u, poses)
         found = []
         for kind in self.kinds:
-            points, normals = kind.in_world(poses, p)
-            speeds = [
-                own.velocity + swept(own.spin, points - take(poses.position, index))
-                for index in kind.pairs()
-                for own in (motion.pick(index),)
-            ]
-            relative = speeds[0] - speeds[1]
-            rows = [jnp.sum(e * relative, axis=1) for e in perpendicular(normals)]
+            points, normals = kind.touching(poses, p)
+            a, b = kind.pairs()
+            of_a, of_b = motion.pick(a), motion.pick(b)
+            arms = (minus(points, pick(poses.position, index)) for index in (a, b))
+            relative = minus(*(own.of_points(arm) for own, arm in zip((of_a, of_b), arms, strict=True)))
+            rows = [dot(e, relative) for e in perpendicular(normals)]
             if self.drilling:
-                a, b = kind.pairs()
-                rows.append(jnp.sum(normals * (take(motion.spin, a) - take(motion.spin, b)), axis=1))
+                rows.append(dot(normals, minus(of_a.spin, of_b.spin)))
             found.append(jnp.stack(rows, axis=1))
         return take(joined(found), self.order)
 
@@ -143,9 +124,12 @@ class Slips:
 def frames_of_contacts(gaps: Gaps, q: Array, p: Any) -> tuple[Array, Array, Array]:
     """Points, normals (n, d) and tangents (n, d − 1, d) of all contacts, for drawings."""
     poses = gaps.frames.poses(q, p)
-    found = [kind.in_world(poses, p) for kind in gaps.kinds]
-    points, normals = (take(joined([f[k] for f in found]), gaps.order) for k in (0, 1))
-    return points, normals, jnp.stack(perpendicular(normals), axis=1)
+    found = [kind.touching(poses, p) for kind in gaps.kinds]
+    points, normals = (
+        tuple(take(joined(x), gaps.order) for x in zip(*(f[k] for f in found), strict=True)) for k in (0, 1)
+    )
+    tangents = [jnp.stack(e, axis=1) for e in perpendicular(normals)]
+    return jnp.stack(points, axis=1), jnp.stack(normals, axis=1), jnp.stack(tangents, axis=1)
 
 
 @dataclass(frozen=True)

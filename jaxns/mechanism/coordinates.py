@@ -10,25 +10,24 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from .frames import Frames, Poses, perpendicular, stack, take, unit
+from .frames import Frames, Poses, Vector, columns, dot, minus, perpendicular, stack, take, unit
 from .joints import Row
 
 
-def span(a: Poses, b: Poses, point_a: Array, point_b: Array) -> Array:
-    offset = b.placed(point_b) - a.placed(point_a)
-    return jnp.sqrt(jnp.sum(offset**2, axis=1))
+def span(a: Poses, b: Poses, point_a: Vector, point_b: Vector) -> Array:
+    offset = minus(b.placed(point_b), a.placed(point_a))
+    return jnp.sqrt(dot(offset, offset))
 
 
-def _slide(a: Poses, b: Poses, point_a: Array, point_b: Array, axis_a: Array) -> Array:
-    offset = b.placed(point_b) - a.placed(point_a)
-    return jnp.sum(a.turned(unit(axis_a)) * offset, axis=1)
+def _slide(a: Poses, b: Poses, point_a: Vector, point_b: Vector, axis_a: Vector) -> Array:
+    return dot(a.turned(unit(axis_a)), minus(b.placed(point_b), a.placed(point_a)))
 
 
-def _twist(a: Poses, b: Poses, axis_a: Array, side_b: Array) -> Array:
+def _twist(a: Poses, b: Poses, axis_a: Vector, side_b: Vector) -> Array:
     """The angle in (−π, π] by which b has turned about an axis of a since the beginning."""
     first, second = perpendicular(unit(axis_a))
     side = a.seen(b.turned(side_b))
-    return jnp.arctan2(jnp.sum(second * side, axis=1), jnp.sum(first * side, axis=1))
+    return jnp.arctan2(dot(second, side), dot(first, side))
 
 
 KINDS: dict[str, Callable[..., Array]] = {"span": span, "slide": _slide, "twist": _twist}
@@ -60,7 +59,7 @@ class Coordinates:
         found = []
         for kind, members in self.kinds:
             a, b = ([getattr(row, side) for row in members] for side in "ab")
-            values = [stack(p, keys) for keys in zip(*(row.keys for row in members), strict=True)]
+            values = read(p, members)
             if kind == "angle":
                 angles = self.frames.angles(q, p)
                 found.append(take(angles, b) - take(angles, a) - values[0])
@@ -71,3 +70,9 @@ class Coordinates:
     def rates(self, q: Array, u: Array, p: Any) -> Array:
         """Their time derivatives (n,)."""
         return jax.jvp(lambda q: self(q, p), (q,), (self.frames.q_dot(q, u),))[1]
+
+
+def read(p: Any, members: Sequence[Row]) -> list[Any]:
+    """The parameters that members of a kind read: vectors by their components (m,), numbers as (m,)."""
+    values = [stack(p, keys) for keys in zip(*(row.keys for row in members), strict=True)]
+    return [columns(value) if value.ndim == 2 else value for value in values]

@@ -13,7 +13,7 @@ from jax import Array
 from .. import scene
 from .contacts import Gaps, frames_of_contacts, joined
 from .forces import Damper, Spring
-from .frames import GROUND, Frames, Poses
+from .frames import GROUND, Frames, Poses, columns
 from .joints import Joint
 from .outlines import outlines, reach
 from .parts import Assembly, Body
@@ -62,23 +62,23 @@ class Drawing:
         ordered = sorted(self.shapes, key=lambda shape: shape[0] < len(self.frames.moving))  # what is fixed first
         for k, kind, sizes, color in ordered:
             v = {name: p[key] for name, key in sizes}
-            paths.extend(outlines(kind, v, *_pose(poses, k), color, self.size))
+            paths.extend(outlines(kind, v, *poses.at(k), color, self.size))
         thickness = 0.03 * self.size
         flat = self.frames.dimension == 2
         if flat:
             paths.extend(scene.support(p[key], 2.5 * thickness) for key in self.supports)
         for k, keys, color in self.links:
             points = self._points(poses, [(k, key) for key in keys], p)
-            center = poses.position[k][None]
+            center, rotation = poses.at(k)
             if len(keys) == 2 and flat:
                 paths.append(scene.bar(points[0], points[1], thickness, color=color))
             else:
                 for point in points:
-                    paths.append(scene.line(jnp.stack([center[0], point]), color=color, width=4.0))
+                    paths.append(scene.line(jnp.stack([center, point]), color=color, width=4.0))
                 if flat:
-                    paths.append(scene.circle(center[0], thickness, color=color))
+                    paths.append(scene.circle(center, thickness, color=color))
                 else:
-                    paths.append(scene.ring(center[0], thickness, jnp.stack(_pose(poses, k)[1], axis=1), color=color))
+                    paths.append(scene.ring(center, thickness, rotation, color=color))
         for a, key_a, b, key_b in self.springs:
             first, second = self._points(poses, [(a, key_a), (b, key_b)], p)
             spring = scene.spring(first, second, 2.0 * thickness) if flat else scene.line(jnp.stack([first, second]))
@@ -94,12 +94,9 @@ class Drawing:
     def _points(poses: Poses, members: Sequence[tuple[int, str]], p: Any) -> Array:
         """Points of bodies in the world (n, d)."""
         if not members:
-            return jnp.zeros((0, poses.position.shape[1]))
-        return poses.pick([k for k, _ in members]).placed(jnp.stack([p[key] for _, key in members]))
-
-
-def _pose(poses: Poses, k: int) -> tuple[Array, tuple[Array, ...]]:
-    return poses.position[k], tuple(e[k] for e in poses.axes)
+            return jnp.zeros((0, len(poses.position)))
+        points = columns(jnp.stack([p[key] for _, key in members]))
+        return jnp.stack(poses.pick([k for k, _ in members]).placed(points), axis=1)
 
 
 def _ends(frames: Frames, parts: Sequence[Any], assembly: Assembly) -> list[tuple[str, str]]:

@@ -12,7 +12,7 @@ from jax import Array
 
 from .coordinates import Coordinates
 from .forces import Input
-from .frames import Frames, stack, take
+from .frames import Frames, columns, plus, stack, take
 
 
 @dataclass(frozen=True)
@@ -119,26 +119,30 @@ class Forces:
         return push(_stacked(given, ()))[0]
 
     def _forces(self, t: Array, q: Array, u: Array, p: Any) -> Array:
-        poses = self.frames.poses(q, p)
-        index = [i for i, _, _ in self.forces]
+        poses, index = self.frames.poses(q, p), [i for i, _, _ in self.forces]
         own = poses.pick(index)
-        arms = own.turned(stack(p, [key for _, key, _ in self.forces]))
+        arm = own.turned(columns(stack(p, [key for _, key, _ in self.forces])))
 
         def velocities(u: Array) -> Array:
-            return self.frames.motion(u, poses).pick(index).of_points(arms)
+            return jnp.stack(self.frames.motion(u, poses).pick(index).of_points(arm), axis=1)
 
         v, push = jax.vjp(velocities, u)
-        x = own.position + arms
+        x = jnp.stack(plus(own.position, arm), axis=1)
         given = [f(t, x[k], v[k], p) for k, (_, _, f) in enumerate(self.forces)]
         return push(_stacked(given, (self.frames.dimension,)))[0]
 
     def _torques(self, t: Array, q: Array, u: Array, p: Any) -> Array:
         poses, index = self.frames.poses(q, p), [i for i, _ in self.torques]
-        spin, push = jax.vjp(lambda u: self.frames.motion(u, poses).pick(index).spin, u)
+
+        def spins(u: Array) -> Array:
+            spin = self.frames.motion(u, poses).pick(index).spin
+            return jnp.stack(spin, axis=1) if len(spin) > 1 else spin[0]
+
+        spin, push = jax.vjp(spins, u)
         if self.frames.dimension == 2:
             places = take(self.frames.angles(q, p), index)
         else:
-            places = jnp.stack(poses.pick(index).axes, axis=2)
+            places = jnp.stack([jnp.stack(axis, axis=1) for axis in poses.pick(index).axes], axis=2)
         given = [f(t, places[k], spin[k], p) for k, (_, f) in enumerate(self.torques)]
         return push(_stacked(given, spin.shape[1:]))[0]
 

@@ -192,7 +192,7 @@ def angle_values(part: Any, assembly: Assembly) -> dict[str, Any]:
     if part.axis is None:
         raise MechanismError(f"{part.owner}: give its axis=, a vector in the initial configuration.")
     along = assembly.turned_to(part.a, direction(part.owner, "axis", part.axis, 3))
-    side = np.asarray(perpendicular(jnp.asarray(along)[None])[0][0])
+    side = np.array([float(x) for x in perpendicular(tuple(jnp.asarray(along)))[0]])
     return {"axis_a": along, "side_b": assembly.turned_to(part.b, assembly.pose(part.a)[1] @ side)}
 
 

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
 
 from ..model.rotation import quaternion_rate, rotation_matrix
@@ -21,42 +22,54 @@ GROUND = "ground"
 RUNS = 16  # pieces from which on entries are gathered: a few slices are quicker, and batches like them
 
 
+Vector = tuple[
+    Array, ...
+]  # components, arrays (n,) each: XLA fuses them, where it would not fuse vectors that are stacked
+
+
 class Poses(NamedTuple):
-    """Positions (n, d) of frames and their axes, d arrays (n, d), in the world."""
+    """Positions of frames and their d axes, in the world."""
 
-    position: Array
-    axes: tuple[Array, ...]
+    position: Vector
+    axes: tuple[Vector, ...]
 
-    def turned(self, vectors: Array) -> Array:
-        """Body-fixed vectors (n, d) in the world."""
-        return sum(
-            (e * vectors[:, k, None] for k, e in enumerate(self.axes[1:], 1)), self.axes[0] * vectors[:, 0, None]
+    def turned(self, vector: Vector) -> Vector:
+        """Body-fixed vectors in the world."""
+        return tuple(dot(row, vector) for row in zip(*self.axes, strict=True))
+
+    def placed(self, point: Vector) -> Vector:
+        """Body-fixed points in the world."""
+        return plus(self.position, self.turned(point))
+
+    def seen(self, vector: Vector) -> Vector:
+        """Vectors of the world in the basis of the bodies."""
+        return tuple(dot(axis, vector) for axis in self.axes)
+
+    def at(self, k: int) -> tuple[Array, Array]:
+        """Position (d,) and rotation matrix (d, d) of one frame."""
+        return jnp.stack([x[k] for x in self.position]), jnp.stack(
+            [jnp.stack([x[k] for x in e]) for e in self.axes], axis=1
         )
 
-    def placed(self, points: Array) -> Array:
-        """Body-fixed points (n, d) in the world."""
-        return self.position + self.turned(points)
-
-    def seen(self, vectors: Array) -> Array:
-        """Vectors (n, d) of the world in the basis of the bodies."""
-        return jnp.stack([jnp.sum(e * vectors, axis=1) for e in self.axes], axis=1)
-
     def pick(self, index: Sequence[int]) -> Poses:
-        return Poses(take(self.position, index), tuple(take(e, index) for e in self.axes))
+        return Poses(pick(self.position, index), tuple(pick(axis, index) for axis in self.axes))
 
 
 class Motion(NamedTuple):
-    """Velocities (n, d) of the centres of mass, angular velocities (n,) in the plane, (n, 3) in space, all in the world."""
+    """Velocities of the centres of mass and angular velocities, one number in the plane, both in the world, of frames."""
 
-    velocity: Array
-    spin: Array
+    velocity: Vector
+    spin: Vector
 
     def pick(self, index: Sequence[int]) -> Motion:
-        return Motion(take(self.velocity, index), take(self.spin, index))
+        return Motion(pick(self.velocity, index), pick(self.spin, index))
 
-    def of_points(self, arms: Array) -> Array:
-        """Velocities (n, d) of the body-fixed points at the arms (n, d) from the centres of mass."""
-        return self.velocity + swept(self.spin, arms)
+    def of_points(self, arm: Vector) -> Vector:
+        """Velocities of the body-fixed points at the arms from the centres of mass."""
+        if len(arm) == 3:
+            return plus(self.velocity, cross(self.spin, arm))
+        (w,), (x, y) = self.spin, arm
+        return self.velocity[0] - w * y, self.velocity[1] + w * x
 
 
 @dataclass(frozen=True)
@@ -96,31 +109,35 @@ class Frames:
 
     def poses(self, q: Array, p: Any) -> Poses:
         """All frames."""
-        own = self.bodies(q)
-        here = stack(p, [f"{name}.position" for name in self.fixed], (self.dimension,), q.dtype)
-        position = jnp.concatenate([own[:, : self.dimension], here, jnp.zeros((1, self.dimension), q.dtype)])
-        if self.dimension == 2:
-            angles = stack(p, [f"{name}.angle" for name in self.fixed], (), q.dtype)
-            axes = (plane_axes(own[:, 2]), plane_axes(angles))
+        d = self.dimension
+        own = columns(self.bodies(q))
+        here = columns(stack(p, [f"{name}.position" for name in self.fixed], (d,), q.dtype))
+        position = tuple(self._all(*parts) for parts in zip(own[:d], here, strict=True))
+        if d == 2:
+            axes = self._axes(plane_axes(own[2]), plane_axes(stack(p, [f"{n}.angle" for n in self.fixed], (), q.dtype)))
         else:
-            turns = stack(p, [f"{name}.orientation" for name in self.fixed], (4,), q.dtype)
-            axes = (space_axes(own[:, 3:]), space_axes(turns))
-        ground = jnp.eye(self.dimension, dtype=q.dtype)[:, None]
-        together = zip(*axes, ground, strict=True)
-        return Poses(position, tuple(jnp.concatenate(parts) for parts in together))
+            turns = columns(stack(p, [f"{name}.orientation" for name in self.fixed], (4,), q.dtype))
+            axes = self._axes(space_axes(own[3:]), space_axes(turns))
+        return Poses(position, axes)
+
+    def _axes(self, moving: tuple[Vector, ...], fixed: tuple[Vector, ...]) -> tuple[Vector, ...]:
+        d = range(self.dimension)
+        return tuple(tuple(self._all(moving[k][i], fixed[k][i], float(i == k)) for i in d) for k in d)
+
+    def _all(self, moving: Array, fixed: Array, ground: float = 0.0) -> Array:
+        """Numbers of all frames."""
+        return jnp.concatenate([moving, *([fixed] if self.fixed else []), np.full(1, ground, moving.dtype)])
 
     def angles(self, q: Array, p: Any) -> Array:
         """φ of all frames in the plane, with all its turns."""
-        fixed = stack(p, [f"{name}.angle" for name in self.fixed], (), q.dtype)
-        return jnp.concatenate([self.bodies(q)[:, 2], fixed, jnp.zeros((1,), q.dtype)])
+        return self._all(self.bodies(q)[:, 2], stack(p, [f"{name}.angle" for name in self.fixed], (), q.dtype))
 
     def motion(self, u: Array, poses: Poses) -> Motion:
         """All frames; those that are fixed do not move."""
-        own, still = self.bodies(u), len(self.fixed) + 1
-        d, n = self.dimension, len(self.moving)
-        spin = own[:, 2] if d == 2 else poses.pick(range(n)).turned(own[:, 3:])
-        pad = [(0, still)]
-        return Motion(jnp.pad(own[:, :d], [*pad, (0, 0)]), jnp.pad(spin, pad if d == 2 else [*pad, (0, 0)]))
+        own, d = columns(self.bodies(u)), self.dimension
+        spin = own[2:] if d == 2 else poses.pick(range(len(self.moving))).turned(own[3:])
+        still = np.zeros(len(self.fixed), u.dtype)
+        return Motion(tuple(self._all(v, still) for v in own[:d]), tuple(self._all(w, still) for w in spin))
 
     def q_dot(self, q: Array, u: Array) -> Array:
         """q̇, for bodies in space with their quaternions."""
@@ -132,39 +149,68 @@ class Frames:
         return jnp.concatenate([rates, u[-self.pads :]]) if self.pads else rates
 
 
-def plane_axes(angles: Array) -> tuple[Array, ...]:
+def plane_axes(angles: Array) -> tuple[Vector, ...]:
+    """Axes of frames that have turned by angles (n,)."""
     c, s = jnp.cos(angles), jnp.sin(angles)
-    return jnp.stack([c, s], axis=1), jnp.stack([-s, c], axis=1)
+    return (c, s), (-s, c)
 
 
-def space_axes(quaternions: Array) -> tuple[Array, ...]:
-    rotation = jax.vmap(rotation_matrix)(quaternions)
-    return tuple(rotation[:, :, k] for k in range(3))
+def space_axes(quaternion: Vector) -> tuple[Vector, ...]:
+    """Axes of frames with quaternions of any length."""
+    rotation = jax.vmap(rotation_matrix)(jnp.stack(quaternion, axis=1))
+    return tuple(tuple(rotation[:, i, k] for i in range(3)) for k in range(3))
 
 
-def swept(spin: Array, arms: Array) -> Array:
-    """ω × r (n, d)."""
-    if arms.shape[1] == 3:
-        return jnp.cross(spin, arms)
-    return spin[:, None] * jnp.stack([-arms[:, 1], arms[:, 0]], axis=1)
+def columns(rows: Array) -> Vector:
+    """Components of vectors (n, d)."""
+    return tuple(rows[:, k] for k in range(rows.shape[1]))
 
 
-def unit(vectors: Array) -> Array:
-    """Vectors (…, d) of length one; they are never zero."""
-    return vectors / jnp.sqrt(jnp.sum(vectors**2, axis=-1, keepdims=True))
+def dot(a: Vector, b: Vector) -> Array:
+    parts = [x * y for x, y in zip(a, b, strict=True)]
+    return sum(parts[1:], parts[0])
 
 
-def perpendicular(directions: Array) -> tuple[Array, ...]:
-    """The d − 1 unit vectors at right angles to unit vectors (n, d); in space without a place where they are undefined
-    (Duff et al., Building an orthonormal basis, revisited, 2017). The z-axis has (x, y), and y in the plane has x."""
-    if directions.shape[-1] == 2:
-        return (jnp.stack([directions[..., 1], -directions[..., 0]], axis=-1),)
-    x, y, z = (directions[..., k] for k in range(3))
+def cross(a: Vector, b: Vector) -> Vector:
+    return a[1] * b[2] - a[2] * b[1], a[2] * b[0] - a[0] * b[2], a[0] * b[1] - a[1] * b[0]
+
+
+def plus(a: Vector, b: Vector) -> Vector:
+    return tuple(x + y for x, y in zip(a, b, strict=True))
+
+
+def minus(a: Vector, b: Vector) -> Vector:
+    return tuple(x - y for x, y in zip(a, b, strict=True))
+
+
+def times(s: Array, a: Vector) -> Vector:
+    return tuple(s * x for x in a)
+
+
+def norm(a: Vector) -> Array:
+    """Lengths of vectors, with a derivative also at zero."""
+    return jnp.sqrt(dot(a, a) + 1e-36)
+
+
+def unit(a: Vector) -> Vector:
+    """Vectors of length one; they are never zero."""
+    return times(1.0 / jnp.sqrt(dot(a, a)), a)
+
+
+def perpendicular(direction: Vector) -> tuple[Vector, ...]:
+    """The d − 1 unit vectors at right angles to unit vectors; in space without a place where they are undefined (Duff et
+    al., Building an orthonormal basis, revisited, 2017). The z-axis has (x, y), and y in the plane has x."""
+    if len(direction) == 2:
+        return ((direction[1], -direction[0]),)
+    x, y, z = direction
     sign = jnp.where(z >= 0.0, 1.0, -1.0)
     a = -1.0 / (sign + z)
     b = x * y * a
-    first = jnp.stack([1.0 + sign * x * x * a, sign * b, -sign * x], axis=-1)
-    return first, jnp.stack([b, sign + y * y * a, -y], axis=-1)
+    return (1.0 + sign * x * x * a, sign * b, -sign * x), (b, sign + y * y * a, -y)
+
+
+def pick(vector: Vector, index: Sequence[int]) -> Vector:
+    return tuple(take(x, index) for x in vector)
 
 
 def take(x: Array, index: Sequence[int]) -> Array:
@@ -175,6 +221,8 @@ def take(x: Array, index: Sequence[int]) -> Array:
     """
     if tuple(index) == tuple(range(x.shape[0])):
         return x
+    if len(index) > 1 and len(set(index)) == 1:
+        return jnp.broadcast_to(x[index[0] : index[0] + 1], (len(index), *x.shape[1:]))
     cuts = [0, *(k + 1 for k, (i, j) in enumerate(pairwise(index)) if j != i + 1), len(index)]
     if len(cuts) > RUNS:
         return x[jnp.asarray(tuple(index))]

@@ -1,4 +1,4 @@
-"""Joints, as rows of a few kinds: a joint says which kinds it has; `constraints.py` evaluates all rows of a kind at once."""
+"""Joints, as rows of a few kinds: a joint says which it has, and `constraints.py` evaluates all rows of a kind at once."""
 
 from __future__ import annotations
 

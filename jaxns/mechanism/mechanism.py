@@ -193,9 +193,8 @@ class Mechanism:
             )
         q, k, p = jnp.asarray(q), self.frames.index(name), self.system.params
         poses = self.frames.poses(q, p)
-        if self.frames.dimension == 2:
-            return poses.position[k], self.frames.angles(q, p)[k]
-        return poses.position[k], jnp.stack([e[k] for e in poses.axes], axis=1)
+        position, axes = poses.at(k)
+        return position, self.frames.angles(q, p)[k] if self.frames.dimension == 2 else axes
 
     @property
     def degrees_of_freedom(self) -> int:

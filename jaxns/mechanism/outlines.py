@@ -18,12 +18,9 @@ FACES = np.array([[0, 1, 2, 3], [4, 5, 6, 7], [0, 1, 5, 4], [1, 2, 6, 5], [2, 3,
 FAR = 20.0  # reach of a half-space, in sizes of the mechanism
 
 
-def outlines(
-    kind: Any, v: Values, position: Array, axes: tuple[Array, ...], color: str, size: float
-) -> list[scene.Path]:
-    """Paths of a shape whose body is at a position (d,) with the given axes."""
+def outlines(kind: Any, v: Values, position: Array, rotation: Array, color: str, size: float) -> list[scene.Path]:
+    """Paths of a shape whose body is at a position (d,) with the rotation matrix (d, d)."""
     d = position.shape[0]
-    rotation = jnp.stack(axes, axis=1)
     if kind is HalfSpace:
         return _plane(position, rotation, size) if d == 2 else [_tiles(position, rotation, size)]
     if d == 2:

@@ -2,12 +2,12 @@
 
 One mechanism serves nearly all: points with a radius on the one side against the signed distance of the other, and for two
 shapes with corners both ways. Functions of pairs take the parameters of both shapes and where the first one is, seen from
-the second: its origin r (d,) and its rotation R (d, d). They return gaps (k,), and the points that touch with their radii.
+the second: its origin r and its axes R, by their components. They return the gaps and the points that touch.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -16,15 +16,16 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from .frames import Poses, Vector, dot, minus, norm, plus, times
 from .shapes import Capsule, HalfSpace
-from .shapes.base import Values, length
+from .shapes.base import Values
 
 
 class Near(NamedTuple):
     """Where two shapes may touch, in the frame of the second."""
 
     gap: Array  # (k,)
-    point: Array  # (k, d), middles of balls on the first shape
+    point: Vector  # middles of balls on the first shape, components (k,)
     radius: Array  # (k,)
 
 
@@ -35,33 +36,63 @@ class PointsOn:
     first: Any  # kinds of shapes
     second: Any
 
-    def __call__(self, first: Values, second: Values, r: Array, R: Array) -> Near:
-        d = r.shape[0]
-        points, radius = self.first.lowest(first, R[-1]) if self.second is HalfSpace else self.first.points(first, d)
-        x = r + points @ R.T
+    def __call__(self, first: Values, second: Values, place: Poses) -> Near:
+        x, radius = self._points(first, place)
         return Near(self.second.distance(second, x, radius), x, radius)
+
+    def _points(self, first: Values, place: Poses) -> tuple[Vector, Array]:
+        if self.second is HalfSpace:
+            points, radius = self.first.lowest(first, tuple(axis[-1] for axis in place.axes))
+        else:
+            points, radius = self.first.points(first, len(place.position))
+        return place.placed(points), radius
+
+    def normals(self, first: Values, second: Values, place: Poses) -> tuple[Near, Vector]:
+        if self.second is not HalfSpace:
+            return by_shift(self, first, second, place)
+        x, radius = self._points(first, place)
+        up = tuple(jnp.full(radius.shape, float(k == len(x) - 1), radius.dtype) for k in range(len(x)))
+        return Near(x[-1] - radius, x, radius), up
 
 
 @dataclass(frozen=True)
 class Capsules:
     """Two capsules: their lines' nearest points, and their ends, on which they rest side by side."""
 
-    def __call__(self, first: Values, second: Values, r: Array, R: Array) -> Near:
-        d = r.shape[0]
-        ends, (a, b) = r + Capsule.ends(first, d) @ R.T, Capsule.ends(second, d)
+    def __call__(self, first: Values, second: Values, place: Poses) -> Near:
+        d = len(place.position)
         radius = jnp.broadcast_to(first["radius"], (2,))
-        at_ends = Near(Capsule.distance(second, ends, radius), ends, radius)
-        u, v, w = ends[1] - ends[0], b - a, ends[0] - a
-        uu, uv, vv, uw, vw = u @ u, u @ v, v @ v, u @ w, v @ w
+        ends = place.placed(Capsule.ends(first, d))
+        line = Capsule.ends(second, d)
+        (a, v), (c, u) = (((tuple(x[0] for x in e)), tuple(x[1] - x[0] for x in e)) for e in (line, ends))
+        w = minus(c, a)
+        uu, uv, vv, uw, vw = dot(u, u), dot(u, v), dot(v, v), dot(u, w), dot(v, w)
         s = jnp.clip((uv * vw - vv * uw) / (uu * vv - uv * uv + 1e-12 * uu * vv), 0.0, 1.0)
         s = jnp.clip((jnp.clip((uv * s + vw) / vv, 0.0, 1.0) * uv - uw) / uu, 0.0, 1.0)
-        x = ends[0] + s * u
-        along = jnp.clip((x - a) @ v / vv, 0.0, 1.0)
-        gap = length(x - a - along * v) - first["radius"] - second["radius"]
-        return Near(*(jnp.concatenate([m[None], e]) for m, e in zip((gap, x, first["radius"]), at_ends, strict=True)))
+        x = plus(c, times(s, u))
+        along = jnp.clip(dot(minus(x, a), v) / vv, 0.0, 1.0)
+        gap = norm(minus(minus(x, a), times(along, v))) - first["radius"] - second["radius"]
+        at_ends = Capsule.distance(second, ends, radius)
+        points = tuple(jnp.concatenate([m[None], e]) for m, e in zip(x, ends, strict=True))
+        return Near(jnp.concatenate([gap[None], at_ends]), points, jnp.broadcast_to(first["radius"], (3,)))
+
+    def normals(self, first: Values, second: Values, place: Poses) -> tuple[Near, Vector]:
+        return by_shift(self, first, second, place)
 
 
-PairFunction = Callable[[Values, Values, Array, Array], Near]
+PairFunction = PointsOn | Capsules
+
+
+def by_shift(function: Any, first: Values, second: Values, place: Poses) -> tuple[Near, Vector]:
+    """Normals from the second shape to the first: the derivative of a gap with respect to a shift of the first."""
+
+    def gap(position: Vector) -> tuple[Array, Near]:
+        near = function(first, second, place._replace(position=position))
+        return near.gap, near
+
+    _, push, near = jax.linearize(gap, place.position, has_aux=True)
+    d = range(len(place.position))
+    return near, tuple(push(tuple(jnp.full_like(x, float(i == k)) for i, x in enumerate(place.position))) for k in d)
 
 
 def pairings(first: Any, second: Any) -> Sequence[tuple[bool, PairFunction]]:
@@ -81,4 +112,6 @@ def pairings(first: Any, second: Any) -> Sequence[tuple[bool, PairFunction]]:
 def count(function: PairFunction, first: dict[str, Any], second: dict[str, Any], d: int) -> int:
     """How many contacts a pair has."""
     arrays = [{k: np.asarray(v, float) for k, v in values.items()} for values in (first, second)]
-    return jax.eval_shape(function, *arrays, np.zeros(d), np.eye(d)).gap.shape[0]
+    zero, one = np.zeros(()), np.ones(())
+    place = Poses((zero,) * d, tuple(tuple(one if i == k else zero for i in range(d)) for k in range(d)))
+    return jax.eval_shape(function, *arrays, place).gap.shape[0]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -45,12 +45,21 @@ class Touch(Pair):
     points: Sequence[int] | None = None
 
 
+class Entry(NamedTuple):
+    """A member of a kind of pairs, with the contacts that count."""
+
+    alike: tuple[PairFunction, Any]  # what members of a kind share: the function, and the shapes of the sizes
+    number: int  # of contacts of the pair
+    which: tuple[int, ...]
+    member: Member
+
+
 @dataclass(frozen=True)
 class Touching:
     """A part with its contacts: the functions of its pair, each with the contacts that count."""
 
     label: str
-    entries: tuple[tuple[Any, Member], ...]  # what members of one kind share: function, contacts, shapes of sizes
+    entries: tuple[Entry, ...]
     law: FrictionLaw | None
     frictionless: bool
     keys: tuple[str, str, str | None]
@@ -58,7 +67,7 @@ class Touching:
 
     @property
     def size(self) -> int:
-        return sum(len(which) for (_, which, _), _ in self.entries)
+        return sum(len(entry.which) for entry in self.entries)
 
 
 def read(part: Touch, assembly: Assembly) -> Touching:
@@ -100,8 +109,8 @@ def _touching(
         frames = [assembly.frames.index(bodies[k]) for k in order]
         keys = [tuple((name, f"{bodies[k]}.{name}") for name in sizes[k]) for k in order]
         if which:
-            alike = (f, which, tuple(np.shape(value) for k in order for value in sizes[k].values()))
-            entries.append((alike, Member(frames[0], frames[1], keys[0], keys[1], (None, None))))
+            alike = (f, tuple(np.shape(value) for k in order for value in sizes[k].values()))
+            entries.append(Entry(alike, n, which, Member(frames[0], frames[1], keys[0], keys[1], (None, None))))
     return Touching(part.label, tuple(entries), part.law, part.mu is None, *coefficients(part, assembly))
 
 
@@ -143,15 +152,16 @@ def group(frames: Frames, touching: Sequence[Touching]) -> tuple[list[Contacts],
 
 def _ordered(parts: Sequence[Touching]) -> tuple[tuple[Kind, ...], tuple[int, ...]]:
     """Entries gathered by kind, and where the contacts of the parts are then."""
-    members: dict[Any, list[tuple[tuple[int, int], Member]]] = {}
+    alike: dict[Any, list[tuple[tuple[int, int], Entry]]] = {}
     for i, part in enumerate(parts):
-        for j, (alike, member) in enumerate(part.entries):
-            members.setdefault(alike, []).append(((i, j), member))
-    kinds = tuple(Kind(f, which, tuple(m for _, m in own)) for (f, which, _), own in members.items())
-    places: dict[tuple[int, int], range] = {}
-    start = 0
-    for (_, which, _), own in members.items():
-        for where, _ in own:
-            places[where] = range(start, start + len(which))
-            start += len(which)
-    return kinds, tuple(k for where in sorted(places) for k in places[where])
+        for j, entry in enumerate(part.entries):
+            alike.setdefault(entry.alike, []).append(((i, j), entry))
+    kinds, places, start = [], {}, 0
+    for (function, _), own in alike.items():
+        count = own[0][1].number
+        which = tuple(k * count + w for k, (_, entry) in enumerate(own) for w in entry.which)
+        kinds.append(Kind(function, tuple(entry.member for _, entry in own), count, which))
+        for where, entry in own:
+            places[where] = range(start, start + len(entry.which))
+            start += len(entry.which)
+    return tuple(kinds), tuple(k for where in sorted(places) for k in places[where])

@@ -9,12 +9,12 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from typing import Any, ClassVar
 
-import jax.numpy as jnp
 from jax import Array
 
 from ..errors import MechanismError, number
+from ..frames import Vector
 
-Points = tuple[Array, Array]  # points (k, d) and their radii (k,)
+Points = tuple[Vector, Array]  # points, by components (k,), and their radii (k,)
 Values = dict[str, Array]
 
 
@@ -47,16 +47,11 @@ class Shape:
         raise NotImplementedError
 
     @classmethod
-    def lowest(cls, v: Values, normal: Array) -> Points:
-        """Points that may touch a plane with this normal (d,), which points towards the body."""
-        return cls.points(v, normal.shape[0])
+    def lowest(cls, v: Values, normal: Vector) -> Points:
+        """Points that may touch a plane with this normal, which points towards the body."""
+        return cls.points(v, len(normal))
 
     @classmethod
-    def distance(cls, v: Values, x: Array, r: Array) -> Array:
-        """Signed distances (k,) of balls with middles x (k, d) and radii r (k,)."""
+    def distance(cls, v: Values, x: Vector, r: Array) -> Array:
+        """Signed distances (k,) of balls with middles x, by components (k,), and radii r (k,)."""
         raise NotImplementedError
-
-
-def length(x: Array) -> Array:
-    """Lengths of vectors (…, d), with a derivative also at zero."""
-    return jnp.sqrt(jnp.sum(x * x, axis=-1) + 1e-36)

@@ -11,7 +11,8 @@ import numpy as np
 from jax import Array
 
 from ..errors import MechanismError, vector
-from .base import Points, Shape, Values, length
+from ..frames import Vector, columns, dot, minus, norm, times
+from .base import Points, Shape, Values
 
 MARGIN = 1e-6  # how far beyond the rim of a face, in sizes of its shape, a corner still counts as opposite to it
 
@@ -27,8 +28,8 @@ class HalfSpace(Shape):
     solid: ClassVar[bool] = False
 
     @classmethod
-    def distance(cls, v: Values, x: Array, r: Array) -> Array:
-        return x[:, -1] - r
+    def distance(cls, v: Values, x: Vector, r: Array) -> Array:
+        return x[-1] - r
 
 
 @dataclass(frozen=True, init=False)
@@ -66,13 +67,15 @@ class Box(Shape):
 
     @classmethod
     def points(cls, v: Values, d: int) -> Points:
-        corners = 0.5 * v["size"] * corner_signs(d)
-        return corners, jnp.zeros_like(corners[:, 0])
+        signs = corner_signs(d)
+        return tuple(0.5 * v["size"][k] * signs[:, k] for k in range(d)), jnp.zeros(len(signs), v["size"].dtype)
 
     @classmethod
-    def distance(cls, v: Values, x: Array, r: Array) -> Array:
+    def distance(cls, v: Values, x: Vector, r: Array) -> Array:
         half = 0.5 * v["size"]
-        return boxed(jnp.concatenate([x, -x], axis=1) - jnp.tile(half, 2), jnp.abs(x) - half, r, MARGIN * jnp.max(half))
+        sides = list(enumerate(x))
+        faces = [y - half[k] for k, y in sides] + [-y - half[k] for k, y in sides]
+        return boxed(faces, [jnp.abs(y) - half[k] for k, y in sides], r, MARGIN * jnp.max(half))
 
 
 def corner_signs(d: int) -> np.ndarray:
@@ -83,22 +86,23 @@ def corner_signs(d: int) -> np.ndarray:
     return np.concatenate([np.column_stack([plane, np.full(4, s)]) for s in (-1.0, 1.0)])
 
 
-def boxed(faces: Array, beyond: Array, r: Array, margin: Array) -> Array:
-    """Signed distances from a box. `faces` (k, 2d) are signed distances from its planes, first those of the positive sides,
-    and `beyond` (k, d) tells how far a point is out of each slab.
+def boxed(faces: Sequence[Array], beyond: Sequence[Array], r: Array, margin: Array) -> Array:
+    """Signed distances from a box. `faces`, 2d arrays (k,), are signed distances from its planes, first those of the
+    positive sides, and `beyond`, d arrays (k,), tells how far a point is out of each slab.
 
     The distance from a corner of a box has no normal there, and corners of stacked boxes lie on each other. So one face
     serves all points of a body: the one that separates the two best. Opposite to it the distance is that from its plane,
     up to a margin beyond its rim, farther out that from the nearest point.
     """
-    d = beyond.shape[1]
-    best = jnp.argmax(jnp.min(faces - r[:, None], axis=0))
-    plane = jnp.sum(jnp.where(jnp.arange(2 * d) == best, faces, 0.0), axis=1)
-    across = jnp.arange(d) == best % d
-    # A point beyond the other side of the box is opposite to that one.
-    opposite = jnp.all(jnp.where(across, (beyond <= 0.0) | (plane[:, None] > 0.0), beyond <= margin), axis=1)
-    around = length(jnp.maximum(beyond, 0.0))
-    return jnp.where(opposite, plane, around) - r
+    d = len(beyond)
+    best = jnp.argmax(jnp.stack([jnp.min(face - r) for face in faces]))
+    plane, opposite = faces[0], jnp.ones(r.shape, bool)
+    for k, face in enumerate(faces[1:], 1):
+        plane = jnp.where(best == k, face, plane)
+    for k, out in enumerate(beyond):
+        across = best % d == k  # a point beyond the other side of the box is opposite to that one
+        opposite &= jnp.where(across, (out <= 0.0) | (plane > 0.0), out <= margin)
+    return jnp.where(opposite, plane, norm(tuple(jnp.maximum(out, 0.0) for out in beyond))) - r
 
 
 @dataclass(frozen=True, init=False)
@@ -141,21 +145,20 @@ class ConvexPolygon(Shape):
 
     @classmethod
     def points(cls, v: Values, d: int) -> Points:
-        return v["corners"], jnp.zeros_like(v["corners"][:, 0])
+        return columns(v["corners"]), jnp.zeros_like(v["corners"][:, 0])
 
     @classmethod
-    def distance(cls, v: Values, x: Array, r: Array) -> Array:
-        a = v["corners"]
-        side = jnp.roll(a, -1, axis=0) - a
-        size = length(side)
-        along = side / size[:, None]
-        arm = x[:, None] - a  # (k, sides, 2)
-        faces = arm[..., 0] * along[:, 1] - arm[..., 1] * along[:, 0]
-        run = jnp.sum(arm * along, axis=-1)
-        chosen = jnp.arange(len(a)) == jnp.argmax(jnp.min(faces - r[:, None], axis=0))
+    def distance(cls, v: Values, x: Vector, r: Array) -> Array:
+        a = columns(v["corners"])
+        side = tuple(jnp.roll(y, -1) - y for y in a)
+        size = norm(side)
+        along = times(1.0 / size, side)
+        arm = tuple(y[:, None] - corner for y, corner in zip(x, a, strict=True))  # (k, sides)
+        faces = arm[0] * along[1] - arm[1] * along[0]
+        run = dot(arm, along)
+        chosen = jnp.arange(size.shape[0]) == jnp.argmax(jnp.min(faces - r[:, None], axis=0))
         margin = MARGIN * jnp.max(size)
         above = (faces > -margin) & (run >= -margin) & (run <= size + margin)
         opposite = jnp.any(chosen & above, axis=1) | jnp.all(faces <= margin, axis=1)
-        near = arm - jnp.clip(run, 0.0, size)[..., None] * along
-        around = jnp.min(length(near), axis=1)
+        around = jnp.min(norm(minus(arm, times(jnp.clip(run, 0.0, size), along))), axis=1)
         return jnp.where(opposite, jnp.sum(jnp.where(chosen, faces, 0.0), axis=1), around) - r

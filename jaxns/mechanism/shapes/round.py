@@ -15,7 +15,8 @@ import numpy as np
 from jax import Array
 
 from ..errors import MechanismError, vector
-from .base import Points, Shape, Values, length
+from ..frames import Vector, norm
+from .base import Points, Shape, Values
 from .flat import MARGIN, boxed
 
 
@@ -27,11 +28,11 @@ class _Ball(Shape):
 
     @classmethod
     def points(cls, v: Values, d: int) -> Points:
-        return jnp.zeros((1, d), v["radius"].dtype), v["radius"][None]
+        return (jnp.zeros(1, v["radius"].dtype),) * d, v["radius"][None]
 
     @classmethod
-    def distance(cls, v: Values, x: Array, r: Array) -> Array:
-        return length(x) - v["radius"] - r
+    def distance(cls, v: Values, x: Vector, r: Array) -> Array:
+        return norm(x) - v["radius"] - r
 
 
 @dataclass(frozen=True)
@@ -71,8 +72,8 @@ class Bore(_Ball):
     pointed: ClassVar[str] = ""
 
     @classmethod
-    def distance(cls, v: Values, x: Array, r: Array) -> Array:
-        return v["radius"] - r - length(x)
+    def distance(cls, v: Values, x: Vector, r: Array) -> Array:
+        return v["radius"] - r - norm(x)
 
 
 @dataclass(frozen=True)
@@ -101,19 +102,21 @@ class Capsule(Shape):
         return bar + ends, (across, across, along)
 
     @classmethod
-    def ends(cls, v: Values, d: int) -> Array:
-        """The ends of the line (2, d)."""
-        return 0.5 * v["length"] * np.array([[-1.0], [1.0]]) * np.eye(d)[0 if d == 2 else 2]
+    def ends(cls, v: Values, d: int) -> Vector:
+        """The ends of the line, components (2,)."""
+        half = 0.5 * v["length"]
+        along = jnp.stack([-half, half])
+        return tuple(along if k == (0 if d == 2 else 2) else jnp.zeros_like(along) for k in range(d))
 
     @classmethod
     def points(cls, v: Values, d: int) -> Points:
         return cls.ends(v, d), jnp.broadcast_to(v["radius"], (2,))
 
     @classmethod
-    def distance(cls, v: Values, x: Array, r: Array) -> Array:
-        a, b = cls.ends(v, x.shape[1])
-        along = jnp.clip((x - a) @ (b - a) / ((b - a) @ (b - a)), 0.0, 1.0)
-        return length(x - a - along[:, None] * (b - a)) - v["radius"] - r
+    def distance(cls, v: Values, x: Vector, r: Array) -> Array:
+        k, half = (0 if len(x) == 2 else 2), 0.5 * v["length"]
+        beside = tuple(y - jnp.clip(y, -half, half) if i == k else y for i, y in enumerate(x))
+        return norm(beside) - v["radius"] - r
 
 
 @dataclass(frozen=True)
@@ -137,35 +140,34 @@ class Cylinder(Shape):
         return volume, (across, across, 0.5 * volume * r**2)
 
     @classmethod
-    def rims(cls, v: Values, number: int) -> Array:
-        """Fixed points of both rims (2 · number, 3)."""
-        angles = 2.0 * np.pi * np.arange(number) / number
-        circle = jnp.asarray(np.column_stack([np.cos(angles), np.sin(angles)]), v["radius"].dtype)
-        rim = jnp.pad(v["radius"] * circle, [(0, 0), (0, 1)])
-        shift = 0.5 * v["length"] * np.array([0.0, 0.0, 1.0])
-        return jnp.concatenate([rim - shift, rim + shift])
+    def rims(cls, v: Values, number: int) -> Vector:
+        """Fixed points of both rims, components (2 · number,)."""
+        angles = np.tile(2.0 * np.pi * np.arange(number) / number, 2)
+        ends = np.repeat([-0.5, 0.5], number)
+        return v["radius"] * np.cos(angles), v["radius"] * np.sin(angles), v["length"] * ends
 
     @classmethod
     def points(cls, v: Values, d: int) -> Points:
         rims = cls.rims(v, 4)
-        return rims, jnp.zeros_like(rims[:, 0])
+        return rims, jnp.zeros_like(rims[0])
 
     @classmethod
-    def lowest(cls, v: Values, normal: Array) -> Points:
+    def lowest(cls, v: Values, normal: Vector) -> Points:
         # A cylinder that stands has no lowest point: its rims' middles stand for them there, and the fixed points carry it.
-        across = jnp.array([1.0, 1.0, 0.0], normal.dtype) * normal
-        low = -v["radius"] * across / jnp.sqrt(across @ across + 1e-14)
-        shift = 0.5 * v["length"] * np.array([0.0, 0.0, 1.0])
-        points = jnp.concatenate([jnp.stack([low - shift, low + shift]), cls.rims(v, 3)])
-        return points, jnp.zeros_like(points[:, 0])
+        x, y, _ = normal
+        scale = -v["radius"] / jnp.sqrt(x * x + y * y + 1e-14)
+        half = 0.5 * v["length"]
+        low = (scale * x, scale * x), (scale * y, scale * y), (-half, half)
+        rims = cls.rims(v, 3)
+        points = tuple(jnp.concatenate([jnp.stack(a), b]) for a, b in zip(low, rims, strict=True))
+        return points, jnp.zeros_like(points[0])
 
     @classmethod
-    def distance(cls, v: Values, x: Array, r: Array) -> Array:
+    def distance(cls, v: Values, x: Vector, r: Array) -> Array:
         half = 0.5 * v["length"]
-        outward, up = length(x[:, :2]) - v["radius"], x[:, 2]
+        outward, up = norm(x[:2]) - v["radius"], x[2]
         never = jnp.full_like(up, -jnp.inf)  # the fourth side of (ρ, z)
-        faces = jnp.stack([outward, up - half, never, -up - half], axis=1)
-        return boxed(faces, jnp.stack([outward, jnp.abs(up) - half], axis=1), r, MARGIN * half)
+        return boxed([outward, up - half, never, -up - half], [outward, jnp.abs(up) - half], r, MARGIN * half)
 
 
 @dataclass(frozen=True, init=False)
@@ -184,13 +186,15 @@ class _Ellipsoidal(Shape):
         return {"semi_axes": axes}
 
     @classmethod
-    def lowest(cls, v: Values, normal: Array) -> Points:
+    def lowest(cls, v: Values, normal: Vector) -> Points:
         s = v["semi_axes"]
-        return (-s * s * normal / length(s * normal))[None], jnp.zeros((1,), normal.dtype)
+        n = jnp.stack(normal)
+        lowest = -s * s * n / jnp.sqrt(jnp.sum((s * n) ** 2))
+        return tuple(lowest[:, None]), jnp.zeros((1,), s.dtype)
 
     @classmethod
-    def distance(cls, v: Values, x: Array, r: Array) -> Array:
-        return jax.vmap(lambda y: _from_ellipsoid(y, v["semi_axes"]))(x) - r
+    def distance(cls, v: Values, x: Vector, r: Array) -> Array:
+        return jax.vmap(lambda y: _from_ellipsoid(y, v["semi_axes"]))(jnp.stack(x, axis=1)) - r
 
 
 @dataclass(frozen=True, init=False)
@@ -237,4 +241,4 @@ def _from_ellipsoid(y: Array, s: Array) -> Array:
     t = jax.lax.stop_gradient(jax.lax.fori_loop(0, 12, lambda _, t: newton(t, *fixed), t))
     for _ in range(3):  # with derivatives, up to the third
         t = newton(t, y, s)
-    return t * length(y / (t + s * s))
+    return t * jnp.sqrt(jnp.sum((y / (t + s * s)) ** 2))

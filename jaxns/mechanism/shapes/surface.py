@@ -7,9 +7,11 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import jax
+import jax.numpy as jnp
 from jax import Array
 
 from ..errors import MechanismError
+from ..frames import Vector
 from .base import Shape, Values
 
 
@@ -47,5 +49,5 @@ class _SurfaceKind:
     pointed: ClassVar[str] = ""
     measured: ClassVar[bool] = True
 
-    def distance(self, v: Values, x: Array, r: Array) -> Array:
-        return jax.vmap(lambda y: self.sdf(y, v))(x) - r
+    def distance(self, v: Values, x: Vector, r: Array) -> Array:
+        return jax.vmap(lambda y: self.sdf(y, v))(jnp.stack(x, axis=1)) - r
