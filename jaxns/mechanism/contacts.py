@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from .frames import Frames, Poses, Vector, columns, dot, minus, perpendicular, pick, take, times
+from .frames import Frames, Poses, Vector, columns, dot, minus, perpendicular, pick, take
 from .pairs import PairFunction
 
 
@@ -61,11 +61,13 @@ class Kind:
         """Points and unit normals from b to a, in the world, components (n,)."""
         a, b = self.frames(poses, p)
         values = self.values(p, "a"), self.values(p, "b")
-        near, normals = jax.vmap(self.function.normals)(*values, _seen_from(a, b))
-        points = minus(near.point, times(near.radius, normals))
-        at = b.pick([k // self.count for k in self.which])
-        points, normals = (pick(tuple(x.reshape(-1) for x in v), self.which) for v in (points, normals))
-        return at.placed(points), at.turned(normals)
+        points, normals = jax.vmap(self.function.surface)(*values, _seen_from(a, b))
+        owners = [k // self.count for k in self.which]
+        at = b.pick(owners)
+        points = pick(tuple(x.reshape(-1) for x in points), self.which)
+        if normals[0].shape[-1] == 1:  # one for all contacts of a member
+            return at.placed(points), pick(b.turned(tuple(x[:, 0] for x in normals)), owners)
+        return at.placed(points), at.turned(pick(tuple(x.reshape(-1) for x in normals), self.which))
 
     def pairs(self) -> tuple[list[int], list[int]]:
         """The frames a and b of each contact."""
@@ -111,12 +113,13 @@ class Slips:
         for kind in self.kinds:
             points, normals = kind.touching(poses, p)
             a, b = kind.pairs()
-            of_a, of_b = motion.pick(a), motion.pick(b)
-            arms = (minus(points, pick(poses.position, index)) for index in (a, b))
-            relative = minus(*(own.of_points(arm) for own, arm in zip((of_a, of_b), arms, strict=True)))
+            relative, spin = motion.pick(a).of_points(minus(points, pick(poses.position, a))), pick(motion.spin, a)
+            if any(k < len(self.frames.moving) for k in b):  # others stand still
+                relative = minus(relative, motion.pick(b).of_points(minus(points, pick(poses.position, b))))
+                spin = minus(spin, pick(motion.spin, b))
             rows = [dot(e, relative) for e in perpendicular(normals)]
             if self.drilling:
-                rows.append(dot(normals, minus(of_a.spin, of_b.spin)))
+                rows.append(dot(normals, spin))
             found.append(jnp.stack(rows, axis=1))
         return take(joined(found), self.order)
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Any, NamedTuple
 
 import jax
@@ -47,9 +46,8 @@ class Poses(NamedTuple):
 
     def at(self, k: int) -> tuple[Array, Array]:
         """Position (d,) and rotation matrix (d, d) of one frame."""
-        return jnp.stack([x[k] for x in self.position]), jnp.stack(
-            [jnp.stack([x[k] for x in e]) for e in self.axes], axis=1
-        )
+        position, axes = self.pick([k])
+        return jnp.concatenate(position), jnp.stack([jnp.concatenate(axis) for axis in axes], axis=1)
 
     def pick(self, index: Sequence[int]) -> Poses:
         return Poses(pick(self.position, index), tuple(pick(axis, index) for axis in self.axes))
@@ -124,9 +122,9 @@ class Frames:
         d = range(self.dimension)
         return tuple(tuple(self._all(moving[k][i], fixed[k][i], float(i == k)) for i in d) for k in d)
 
-    def _all(self, moving: Array, fixed: Array, ground: float = 0.0) -> Array:
+    def _all(self, moving: Array, fixed: Any, ground: float = 0.0) -> Any:
         """Numbers of all frames."""
-        return jnp.concatenate([moving, *([fixed] if self.fixed else []), np.full(1, ground, moving.dtype)])
+        return Blocks((moving, fixed, np.full(1, ground, moving.dtype)))
 
     def angles(self, q: Array, p: Any) -> Array:
         """φ of all frames in the plane, with all its turns."""
@@ -213,21 +211,49 @@ def pick(vector: Vector, index: Sequence[int]) -> Vector:
     return tuple(take(x, index) for x in vector)
 
 
-def take(x: Array, index: Sequence[int]) -> Array:
+class Blocks(NamedTuple):
+    """Numbers of frames, block by block: what is picked out of one block needs no array of all."""
+
+    parts: tuple[Any, ...]
+
+    def runs(self, index: Sequence[int]) -> list[Array]:
+        pieces, start = [], 0
+        cuts = [k for k, i in enumerate(index) if k and (i != index[k - 1] + 1 or self._block(i) != self._block(i - 1))]
+        for stop in [*cuts, len(index)]:
+            block, first = self._block(index[start])
+            pieces.append(_cut(self.parts[block], index[start] - first, stop - start))
+            start = stop
+        return pieces
+
+    def _block(self, i: int) -> tuple[int, int]:
+        """The block of an entry, and where it begins."""
+        first = 0
+        for k, part in enumerate(self.parts):
+            if i < first + part.shape[0]:
+                return k, first
+            first += part.shape[0]
+        raise IndexError(i)
+
+
+def take(x: Any, index: Sequence[int]) -> Array:
     """x[index] along the first axis, as slices of neighbours where they are few.
 
     >>> take(jnp.arange(5.0), (1, 2, 0)).tolist()
     [1.0, 2.0, 0.0]
     """
-    if tuple(index) == tuple(range(x.shape[0])):
-        return x
+    x = x if isinstance(x, Blocks) else Blocks((x,))
     if len(index) > 1 and len(set(index)) == 1:
-        return jnp.broadcast_to(x[index[0] : index[0] + 1], (len(index), *x.shape[1:]))
-    cuts = [0, *(k + 1 for k, (i, j) in enumerate(pairwise(index)) if j != i + 1), len(index)]
-    if len(cuts) > RUNS:
-        return x[jnp.asarray(tuple(index))]
-    pieces = [x[index[i] : index[i] + j - i] for i, j in pairwise(cuts)]
+        one = x.runs(index[:1])[0]
+        return jnp.broadcast_to(one, (len(index), *one.shape[1:]))
+    pieces = x.runs(index)
+    if len(pieces) > RUNS:
+        whole = jnp.concatenate(x.parts) if len(x.parts) > 1 else x.parts[0]
+        return whole[np.asarray(index)]
     return pieces[0] if len(pieces) == 1 else jnp.concatenate(pieces)
+
+
+def _cut(x: Any, start: int, size: int) -> Any:
+    return x if size == x.shape[0] else x[start : start + size]
 
 
 def stack(p: Any, keys: Sequence[str], shape: tuple[int, ...] = (), dtype: Any = float) -> Array:

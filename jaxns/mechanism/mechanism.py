@@ -19,6 +19,7 @@ from .drawing import Drawing
 from .dynamics import Forces, Kinematics, Mass, Potential
 from .errors import MechanismError
 from .forces import Damper, Force, Spring, Torque, TorsionSpring
+from .frames import take
 from .joints import Joint
 from .parts import Assembly, Body, frames_of
 from .touch import Touch
@@ -194,7 +195,7 @@ class Mechanism:
         q, k, p = jnp.asarray(q), self.frames.index(name), self.system.params
         poses = self.frames.poses(q, p)
         position, axes = poses.at(k)
-        return position, self.frames.angles(q, p)[k] if self.frames.dimension == 2 else axes
+        return position, take(self.frames.angles(q, p), [k])[0] if self.frames.dimension == 2 else axes
 
     @property
     def degrees_of_freedom(self) -> int:

@@ -47,12 +47,12 @@ class PointsOn:
             points, radius = self.first.points(first, len(place.position))
         return place.placed(points), radius
 
-    def normals(self, first: Values, second: Values, place: Poses) -> tuple[Near, Vector]:
+    def surface(self, first: Values, second: Values, place: Poses) -> tuple[Vector, Vector]:
         if self.second is not HalfSpace:
             return by_shift(self, first, second, place)
         x, radius = self._points(first, place)
-        up = tuple(jnp.full(radius.shape, float(k == len(x) - 1), radius.dtype) for k in range(len(x)))
-        return Near(x[-1] - radius, x, radius), up
+        up: Any = tuple(np.full(1, float(k == len(x) - 1), radius.dtype) for k in range(len(x)))
+        return (*x[:-1], x[-1] - radius), up
 
 
 @dataclass(frozen=True)
@@ -76,15 +76,16 @@ class Capsules:
         points = tuple(jnp.concatenate([m[None], e]) for m, e in zip(x, ends, strict=True))
         return Near(jnp.concatenate([gap[None], at_ends]), points, jnp.broadcast_to(first["radius"], (3,)))
 
-    def normals(self, first: Values, second: Values, place: Poses) -> tuple[Near, Vector]:
+    def surface(self, first: Values, second: Values, place: Poses) -> tuple[Vector, Vector]:
         return by_shift(self, first, second, place)
 
 
 PairFunction = PointsOn | Capsules
 
 
-def by_shift(function: Any, first: Values, second: Values, place: Poses) -> tuple[Near, Vector]:
-    """Normals from the second shape to the first: the derivative of a gap with respect to a shift of the first."""
+def by_shift(function: Any, first: Values, second: Values, place: Poses) -> tuple[Vector, Vector]:
+    """Points on the surface of the first shape, and normals from the second to the first: the derivative of a gap with
+    respect to a shift of the first."""
 
     def gap(position: Vector) -> tuple[Array, Near]:
         near = function(first, second, place._replace(position=position))
@@ -92,7 +93,8 @@ def by_shift(function: Any, first: Values, second: Values, place: Poses) -> tupl
 
     _, push, near = jax.linearize(gap, place.position, has_aux=True)
     d = range(len(place.position))
-    return near, tuple(push(tuple(jnp.full_like(x, float(i == k)) for i, x in enumerate(place.position))) for k in d)
+    normals = tuple(push(tuple(jnp.full_like(x, float(i == k)) for i, x in enumerate(place.position))) for k in d)
+    return minus(near.point, times(near.radius, normals)), normals
 
 
 def pairings(first: Any, second: Any) -> Sequence[tuple[bool, PairFunction]]:
@@ -106,12 +108,13 @@ def pairings(first: Any, second: Any) -> Sequence[tuple[bool, PairFunction]]:
     ways = [(False, PointsOn(first, second)), (True, PointsOn(second, first))]
     possible = [(way, f) for way, f in ways if f.first.pointed == "anywhere" and f.second.measured]
     whole = [(way, f) for way, f in possible if f.first.whole]
-    return whole[:1] or possible
+    smooth = "planes" in (first.pointed, second.pointed)  # it would touch faces with points that nobody knows
+    return whole[:1] or ([] if smooth else possible)
 
 
 def count(function: PairFunction, first: dict[str, Any], second: dict[str, Any], d: int) -> int:
     """How many contacts a pair has."""
     arrays = [{k: np.asarray(v, float) for k, v in values.items()} for values in (first, second)]
-    zero, one = np.zeros(()), np.ones(())
-    place = Poses((zero,) * d, tuple(tuple(one if i == k else zero for i in range(d)) for k in range(d)))
+    axes = tuple(tuple(jnp.asarray(float(i == k)) for i in range(d)) for k in range(d))
+    place = Poses((jnp.zeros(()),) * d, axes)
     return jax.eval_shape(function, *arrays, place).gap.shape[0]

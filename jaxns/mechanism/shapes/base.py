@@ -14,7 +14,7 @@ from jax import Array
 from ..errors import MechanismError, number
 from ..frames import Vector
 
-Points = tuple[Vector, Array]  # points, by components (k,), and their radii (k,)
+Points = tuple[Vector, Any]  # points, by components (k,), and their radii (k,)
 Values = dict[str, Array]
 
 

@@ -68,7 +68,7 @@ class Box(Shape):
     @classmethod
     def points(cls, v: Values, d: int) -> Points:
         signs = corner_signs(d)
-        return tuple(0.5 * v["size"][k] * signs[:, k] for k in range(d)), jnp.zeros(len(signs), v["size"].dtype)
+        return tuple(0.5 * v["size"][k] * signs[:, k] for k in range(d)), np.zeros(len(signs), v["size"].dtype)
 
     @classmethod
     def distance(cls, v: Values, x: Vector, r: Array) -> Array:
