@@ -30,7 +30,7 @@ def pair(a: ns.Body, b: ns.Body) -> ns.Mechanism:
 
 def rotation(q: np.ndarray) -> np.ndarray:
     w, v = q[0], q[1:]
-    tilde = np.cross(np.eye(3), v).T
+    tilde = np.cross(v, np.eye(3)).T
     return np.eye(3) + 2 * (w * tilde + tilde @ tilde)
 
 

@@ -6,6 +6,7 @@ from .forces import Damper, Force, Signal, Spring, Torque, TorsionSpring
 from .joints import Cylindrical, Distance, Fixed, Joint, Prismatic, Revolute, Spherical, Universal
 from .mechanism import Mechanism
 from .parts import Body
+from .rolling import Rolling, Skate
 from .touch import Touch
 
 __all__ = [
@@ -20,7 +21,9 @@ __all__ = [
     "MechanismError",
     "Prismatic",
     "Revolute",
+    "Rolling",
     "Signal",
+    "Skate",
     "Spherical",
     "Spring",
     "Torque",

@@ -9,7 +9,9 @@ from typing import Any
 import jax.numpy as jnp
 from jax import Array
 
-from .coordinates import read, span
+from .contacts import Gaps
+from .coordinates import Coordinates, read, span
+from .forces import Drive
 from .frames import Frames, Poses, Vector, cross, dot, minus, perpendicular, plus, space_axes, take, times, unit
 from .joints import READS, Row
 
@@ -61,11 +63,15 @@ class Constraint:
 
     frames: Frames
     kinds: tuple[tuple[str, tuple[Row, ...]], ...]
+    driven: Coordinates | None = None
+    drives: tuple[Drive, ...] = ()
+    rolling: Gaps | None = None
+    last: tuple[str, ...] = ()  # owners of the last rows, those that are driven or roll
 
     @classmethod
-    def of(cls, frames: Frames, rows: Sequence[Row]) -> Constraint:
+    def of(cls, frames: Frames, rows: Sequence[Row], *more: Any) -> Constraint:
         present = [kind for kind in READS if any(row.kind == kind for row in rows)]
-        return cls(frames, tuple((kind, tuple(r for r in rows if r.kind == kind)) for kind in present))
+        return cls(frames, tuple((kind, tuple(r for r in rows if r.kind == kind)) for kind in present), *more)
 
     def __call__(self, t: Array, q: Array, p: Any) -> Array:
         poses = self.frames.poses(q, p)
@@ -78,6 +84,11 @@ class Constraint:
                 found.append(take(angles, b) - take(angles, a) - values[0])
             else:
                 found.append(jnp.stack(KINDS[kind](poses.pick(a), poses.pick(b), *values), axis=1).reshape(-1))
+        if self.driven is not None:
+            wanted = jnp.stack([drive(t, p) for drive in self.drives])
+            found.append(_round(self.driven(q, p) - wanted, self.driven.wraps))
+        if self.rolling is not None:
+            found.append(self.rolling(t, q, p))
         return found[0] if len(found) == 1 else jnp.concatenate(found)
 
     @property
@@ -85,9 +96,10 @@ class Constraint:
         """The parameter group, which is the name of the joint, of every row (n_g,)."""
         d = self.frames.dimension
         rows = {"coincident": d, "on_axis": d - 1, "aligned": 2, "locked": 3}
-        return tuple(
-            row.keys[0].rsplit(".", 1)[0]
-            for kind, members in self.kinds
-            for row in members
-            for _ in range(rows.get(kind, 1))
-        )
+        own = (row for _, members in self.kinds for row in members for _ in range(rows.get(row.kind, 1)))
+        return (*(row.keys[0].rsplit(".", 1)[0] for row in own), *self.last)
+
+
+def _round(x: Array, wraps: tuple[bool, ...]) -> Array:
+    """Angles that are known up to full turns, in (−π, π]."""
+    return jnp.where(jnp.asarray(wraps), jnp.arctan2(jnp.sin(x), jnp.cos(x)), x) if any(wraps) else x

@@ -51,8 +51,11 @@ class Coordinates:
             tuple(places.index(k) for k in range(len(rows))),
         )
 
-    def __len__(self) -> int:
-        return len(self.order)
+    @property
+    def wraps(self) -> tuple[bool, ...]:
+        """Which of them are known up to full turns."""
+        kinds = [kind for kind, members in self.kinds for _ in members]
+        return tuple(kinds[k] == "twist" for k in self.order)
 
     def __call__(self, q: Array, p: Any) -> Array:
         poses = self.frames.poses(q, p)

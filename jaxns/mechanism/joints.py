@@ -5,9 +5,11 @@ from __future__ import annotations
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar, NamedTuple
 
+import jax.numpy as jnp
 import numpy as np
 
 from .errors import MechanismError, direction, number, vector
+from .frames import perpendicular
 from .parts import Assembly, Pair, ends, quaternion_of
 
 
@@ -27,15 +29,39 @@ class Joint(Pair):
     - at: the point, in the world. Instead, `point_a` and `point_b` are the joint's points in the frames of the bodies; what
       does not meet then is moved together (`jaxns.consistent`)
 
-    Parameters: "name.point_a" and "name.point_b", in the frames of the bodies.
+    What a `Revolute` or `Prismatic` joint can have, in terms of its coordinate (angle or shift, zero at the beginning):
+
+    - drive: the coordinate as a function `(t)` or `(t, p)`, or a `Signal`
+    - motor: a torque or force, as a number, a `Signal` or a function `(t, coordinate, rate, p)`
+    - limits: (low, high), contacts with the restitution e_N
+    - friction: a bound on its torque or force, set-valued, whatever the joint carries
+
+    What a `Revolute` joint in the plane and a `Spherical` one in space can have:
+
+    - clearance: how far the journal on b, of the given `radius`, can move in its bearing on a; with impact and friction by
+      e_N, e_F, mu
+
+    Parameters: "name.point_a" and "name.point_b" in the frames of the bodies, "name.motor", "name.low", "name.high",
+    "name.friction", "name.clearance", "name.radius", "name.e_N", "name.e_F", "name.mu", as far as they are given.
     """
 
     at: Any = None
     _: KW_ONLY
     point_a: Any = None
     point_b: Any = None
+    drive: Any = None
+    motor: Any = None
+    limits: Any = None
+    friction: Any = None
+    clearance: Any = None
+    radius: Any = None
+    e_N: Any = 0.0
+    e_F: Any = 0.0
+    mu: Any = 0.0
 
     dimensions: ClassVar[tuple[int, ...]] = (2, 3)
+    coordinate: ClassVar[tuple[str, str]] = ("", "")  # its kind in the plane and in space
+    play: ClassVar[tuple[int, ...]] = ()  # dimensions in which it can have clearance
 
     def rows(self, assembly: Assembly) -> list[Row]:
         """The rows of this joint; its parameters are added to the assembly."""
@@ -44,9 +70,30 @@ class Joint(Pair):
             where = "the plane" if d == 2 else "space"
             raise MechanismError(f"{self.owner}: there is no such joint in {where}.")
         a, b = self.indices(assembly)
+        if self.clearance is not None and d not in self.play:
+            raise MechanismError(
+                f"{self.owner}: clearance is for Revolute joints in the plane and Spherical ones in space."
+            )
+        if self.clearance is not None and self.radius is None:
+            raise MechanismError(f"{self.owner}: a joint with clearance has a journal; give its radius=.")
+        if self.uses_coordinate and not self.coordinate[d - 2]:
+            raise MechanismError(
+                f"{self.owner}: drive, motor, limits and friction are for Revolute and Prismatic joints."
+            )
         values = self.values(assembly)
         keys = dict(zip(values, assembly.add(self.owner, self.label, values), strict=True))
-        return [Row(kind, a, b, tuple(keys[k] for k in READS[kind])) for kind in self.kinds(d)]
+        kinds = () if self.clearance is not None else self.kinds(d)
+        return [Row(kind, a, b, tuple(keys[k] for k in READS[kind])) for kind in kinds]
+
+    @property
+    def uses_coordinate(self) -> bool:
+        return any(x is not None for x in (self.drive, self.motor, self.limits, self.friction))
+
+    def coordinate_row(self, assembly: Assembly) -> Row:
+        """Its coordinate, after `rows`."""
+        kind = self.coordinate[assembly.d - 2]
+        a, b = self.indices(assembly)
+        return Row(kind, a, b, tuple(f"{self.label}.{key}" for key in READS[kind]))
 
     def kinds(self, d: int) -> tuple[str, ...]:
         """Kinds of rows, in the plane and in space."""
@@ -54,7 +101,8 @@ class Joint(Pair):
 
     def values(self, assembly: Assembly) -> dict[str, Any]:
         """Parameters of the rows of this joint."""
-        needed = {key for kind in self.kinds(assembly.d) for key in READS[kind]}
+        kinds = (*self.kinds(assembly.d), *([self.coordinate[assembly.d - 2]] if self.uses_coordinate else []))
+        needed = {key for kind in kinds for key in READS[kind]}
         found: dict[str, Any] = {}
         if "point_a" in needed:
             found["point_a"], found["point_b"] = self.points(assembly)
@@ -64,6 +112,9 @@ class Joint(Pair):
                 raise MechanismError(f"{self.owner}: give its axis=, a vector in the initial configuration.")
             along = direction(self.owner, "axis", axis, assembly.d)
             found["axis_a"] = assembly.turned_to(self.a, along)
+            if "side_b" in needed:
+                side = np.array([float(x) for x in perpendicular(tuple(jnp.asarray(found["axis_a"])))[0]])
+                found["side_b"] = assembly.turned_to(self.b, assembly.pose(self.a)[1] @ side)
             if "axis_b" in needed:
                 found["axis_b"] = assembly.turned_to(self.b, self.second_axis(along))
         elif axis is not None:
@@ -100,6 +151,10 @@ READS = {  # the parameters that each kind of rows reads
     "turned": ("angle",),
     "locked": ("turn",),
     "apart": ("point_a", "point_b", "length"),
+    # coordinates:
+    "angle": ("angle",),
+    "twist": ("axis_a", "side_b"),
+    "slide": ("point_a", "point_b", "axis_a"),
 }
 
 
@@ -117,6 +172,8 @@ class Revolute(Joint):
     """
 
     axis: Any = None
+    coordinate: ClassVar[tuple[str, str]] = ("angle", "twist")
+    play: ClassVar[tuple[int, ...]] = (2,)
 
     def kinds(self, d: int) -> tuple[str, ...]:
         return ("coincident",) if d == 2 else ("coincident", "aligned")
@@ -131,6 +188,7 @@ class Prismatic(Joint):
     """
 
     axis: Any = None
+    coordinate: ClassVar[tuple[str, str]] = ("slide", "slide")
 
     def kinds(self, d: int) -> tuple[str, ...]:
         return ("on_axis", "turned") if d == 2 else ("on_axis", "locked")
@@ -160,6 +218,7 @@ class Spherical(Joint):
     """
 
     dimensions: ClassVar[tuple[int, ...]] = (3,)
+    play: ClassVar[tuple[int, ...]] = (3,)
 
     def kinds(self, d: int) -> tuple[str, ...]:
         return ("coincident",)

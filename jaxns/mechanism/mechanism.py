@@ -12,16 +12,18 @@ from jax import Array
 
 from ..model.consistent import consistent
 from ..model.system import Problem, System
-from . import touch
+from . import joint_options, touch
 from .constraints import Constraint
+from .contacts import Gaps, Slips
 from .coordinates import Coordinates
 from .drawing import Drawing
 from .dynamics import Forces, Kinematics, Mass, Potential
 from .errors import MechanismError
-from .forces import Damper, Force, Spring, Torque, TorsionSpring
+from .forces import Damper, Force, Spring, Torque, TorsionSpring, read_drive, read_input
 from .frames import take
 from .joints import Joint
 from .parts import Assembly, Body, frames_of
+from .rolling import Rolling, Skate, VelocityConstraint
 from .touch import Touch
 
 PENETRATION = 1e-7  # m: initial gaps below minus that are an error
@@ -74,7 +76,7 @@ class Mechanism:
     def _assembly(self, gravity: np.ndarray) -> Assembly:
         """Bodies and their parameters."""
         d = gravity.shape[0]
-        known = (Body, Joint, Spring, Damper, TorsionSpring, Force, Torque, Touch)
+        known = (Body, Joint, Rolling, Skate, Spring, Damper, TorsionSpring, Force, Torque, Touch)
         for part in self.parts:
             if not isinstance(part, known):
                 raise MechanismError(
@@ -83,7 +85,7 @@ class Mechanism:
         bodies = self._all(Body)
         for body in bodies:
             body.check(d)
-        self.frames = frames_of(bodies, d, 0)
+        self.frames = frames_of(bodies, d, sum(joint.friction is not None for joint in self._all(Joint)))
         if not self.frames.moving:
             raise MechanismError("Mechanism: there is no body that moves.")
         assembly = Assembly(self.frames, {body.name: body for body in bodies}, {"gravity": gravity})
@@ -103,29 +105,43 @@ class Mechanism:
     def _compile(self, assembly: Assembly) -> None:
         """The functions of the system."""
         frames = self.frames
-        rows = [row for joint in self._all(Joint) for row in joint.rows(assembly)]
-        constraint = Constraint.of(frames, rows)
+        joints = self._all(Joint)
+        rows = [row for joint in joints for row in joint.rows(assembly)]
+        moved = [(joint, joint.coordinate_row(assembly)) for joint in joints if joint.uses_coordinate]
+        driven = [(joint, row) for joint, row in moved if joint.drive is not None]
+        drives = tuple(read_drive(joint, joint.drive, joint.label, assembly) for joint, _ in driven)
+        motors = [(joint, row) for joint, row in moved if joint.motor is not None]
+        torques = tuple(read_input(joint, "motor", joint.motor, joint.label, assembly) for joint, _ in motors)
+        on, along = self._rolling(assembly)
+        last = (*(joint.label for joint, _ in driven), *(part.label for part in self._all(Rolling)))
+        of_drives = Coordinates.of(frames, [row for _, row in driven]) if driven else None
+        constraint = Constraint.of(frames, rows, of_drives, drives, on, last)
         elements = [part.read(assembly) for part in self._all(Spring, Damper, TorsionSpring)]
         springs = [(row, keys) for row, keys in elements if "stiffness" in keys]
         dampers = [(row, keys) for row, keys in elements if "damping" in keys]
+        stops, stopped = joint_options.limits(frames, moved, assembly)
+        pads, rough, pressed = joint_options.friction(frames, moved, assembly)
         potential = Potential(
             frames,
             Coordinates.of(frames, [row for row, _ in springs]) if springs else None,
             tuple(keys["stiffness"] for _, keys in springs),
             tuple(keys["rest"] for _, keys in springs),
-            (),
+            pressed,
         )
         forces = Forces(
             frames,
             Coordinates.of(frames, [row for row, _ in dampers]) if dampers else None,
             tuple(keys["damping"] for _, keys in dampers),
+            Coordinates.of(frames, [row for _, row in motors]) if motors else None,
+            torques,
             forces=tuple(part.read(assembly) for part in self._all(Force)),
             torques=tuple(part.read(assembly) for part in self._all(Torque)),
         )
         touching = [touch.read(part, assembly) for part in self._all(Touch)]
+        touching.extend(joint_options.clearances(joints, assembly))
         contacts, names, gaps = touch.group(frames, touching)
-        self.contacts: tuple[str, ...] = tuple(names)
-        self.constraints: tuple[str, ...] = constraint.owners if rows else ()
+        self.contacts: tuple[str, ...] = (*names, *stopped, *rough)
+        self.constraints: tuple[str, ...] = constraint.owners
         params = {key: jnp.asarray(value, float) for key, value in assembly.params.items()}
         self.system = System(
             params,
@@ -133,10 +149,19 @@ class Mechanism:
             potential=potential,
             force=None if forces.empty else forces,
             kinematics=Kinematics(frames) if frames.dimension == 3 else None,
-            constraint=constraint if rows else None,
-            contacts=tuple(contacts),
+            constraint=constraint if constraint.owners else None,
+            velocity_constraint=along,
+            contacts=(*contacts, *stops, *pads),
         )
         self.draw = Drawing.of(self.frames, self.parts, assembly, tuple(gaps))
+
+    def _rolling(self, assembly: Assembly) -> tuple[Gaps | None, VelocityConstraint | None]:
+        """What keeps wheels on the ground, and what keeps wheels and blades from slipping."""
+        skates = tuple(part.read(assembly) for part in self._all(Skate))
+        wheels = [touch.rolling(part, assembly) for part in self._all(Rolling)]
+        gaps = touch.all_gaps(self.frames, wheels) if wheels else None
+        slips = Slips(gaps.frames, gaps.kinds, gaps.order) if gaps else None
+        return gaps, VelocityConstraint(self.frames, skates, slips) if skates or slips else None
 
     def _start(self, assembly: Assembly) -> None:
         """The initial state: as given, or the nearest one in which joints meet."""
@@ -211,7 +236,7 @@ class Mechanism:
         listed = {
             "bodies": self.frames.moving,
             "fixed": self.frames.fixed,
-            "joints": [part.owner for part in self._all(Joint)],
+            "joints": [part.owner for part in self._all(Joint, Rolling, Skate)],
             "forces": [part.owner for part in self._all(Spring, Damper, TorsionSpring, Force, Torque)],
             "contacts": [f"{self.contacts.count(name)} of {name}" for name in dict.fromkeys(self.contacts)],
         }

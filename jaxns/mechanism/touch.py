@@ -72,6 +72,25 @@ class Touching:
 
 def read(part: Touch, assembly: Assembly) -> Touching:
     """The contacts of a part; its parameters are added to the assembly."""
+    entries = _read_shapes(part, assembly)
+    return Touching(part.label, entries, part.law, part.mu is None, *coefficients(part, assembly))
+
+
+def rolling(part: Any, assembly: Assembly) -> Touching:
+    """The contact of a wheel that rolls."""
+    entries = _read_shapes(part, assembly)
+    if sum(len(entry.which) for entry in entries) != 1:
+        raise MechanismError(f"{part.owner}: what rolls must have a single contact, such as a disk or a sphere.")
+    return Touching(part.label, entries, None, False, ("", "", None), ())
+
+
+def all_gaps(frames: Frames, touching: Sequence[Touching]) -> Gaps:
+    """The gaps of all parts, in their order."""
+    return Gaps(frames, *_ordered(touching))
+
+
+def _read_shapes(part: Any, assembly: Assembly) -> tuple[Entry, ...]:
+    """What can touch between the bodies of a part."""
     part.indices(assembly)
     kinds, sizes = [], []
     for body in (part.a, part.b):
@@ -87,16 +106,16 @@ def read(part: Touch, assembly: Assembly) -> Touching:
     found = pairings(kinds[0], kinds[1])
     if not found:
         raise MechanismError(f"{part.owner}: there is no contact between {names[0]} and {names[1]}.")
-    return _touching(part, assembly, found, (part.a, part.b), sizes)
+    return _entries(part, assembly, found, (part.a, part.b), sizes)
 
 
-def _touching(
-    part: Touch,
+def _entries(
+    part: Any,
     assembly: Assembly,
     found: Sequence[tuple[bool, PairFunction]],
     bodies: tuple[str, str],
     sizes: Sequence[dict[str, Any]],
-) -> Touching:
+) -> tuple[Entry, ...]:
     counts = [count(f, sizes[swapped], sizes[not swapped], assembly.d) for swapped, f in found]
     wanted = tuple(range(sum(counts))) if part.points is None else tuple(part.points)
     if not wanted or not all(isinstance(k, (int, np.integer)) and 0 <= k < sum(counts) for k in wanted):
@@ -111,7 +130,7 @@ def _touching(
         if which:
             alike = (f, tuple(np.shape(value) for k in order for value in sizes[k].values()))
             entries.append(Entry(alike, n, which, Member(frames[0], frames[1], keys[0], keys[1], (None, None))))
-    return Touching(part.label, tuple(entries), part.law, part.mu is None, *coefficients(part, assembly))
+    return tuple(entries)
 
 
 def coefficients(part: Any, assembly: Assembly) -> tuple[tuple[str, str, str | None], tuple[int, ...]]:

@@ -16,6 +16,7 @@ from .system import System
 from .values import is_concrete
 
 MOST = 200  # iterations; near the constraints they converge linearly, with a rate of curvature times distance
+SOFT = 1e-8  # the proximal term, relative to the largest entry of WᵀW
 CLOSED = 1e-9  # m: gaps up to this size are closed
 
 
@@ -93,7 +94,7 @@ def _project(rows: Callable[..., tuple[Array, Array]], x0: Array, theta: Any) ->
     """The x nearest to x0 with b(x) = 0 and n(x) ≥ 0 for rows (b, n), and what is left of them.
 
     x = x0 + Wλ, W = (∂(b, n)/∂x)ᵀ at x: linearised again and again; rows n take part where λ − n > 0, so that at the end
-    0 ≤ λ ⊥ n ≥ 0. The last turn, with the derivative of all that enters but of its own matrix, is the implicit function
+    0 ≤ λ ⊥ n ≥ 0. A proximal term ρ(λ − λ_before) makes WᵀW regular where rows are redundant. The last turn, with the derivative of all that enters but of its own matrix, is the implicit function
     theorem.
     """
     fixed = lax.stop_gradient((x0, theta))
@@ -112,8 +113,11 @@ def _project(rows: Callable[..., tuple[Array, Array]], x0: Array, theta: Any) ->
         values, W = flat(x, fixed[1]), jax.jacfwd(flat)(x, fixed[1]).T
         on = taking_part(values, lam)
         W = jnp.where(on, W, 0.0)
-        G = dense.matmul(W.T, W) + jnp.diag(jnp.where(on, 0.0, 1.0))
-        lam = jnp.where(on, dense.solve(G, jnp.where(on, dense.matmul(W.T, x - fixed[0]) - values, 0.0)), 0.0)
+        G = dense.matmul(W.T, W)
+        rho = SOFT * jnp.maximum(jnp.max(jnp.diagonal(G)), 1e-30)
+        G = G + jnp.diag(jnp.where(on, rho, 1.0))
+        wanted = dense.matmul(W.T, x - fixed[0]) - values + rho * lam
+        lam = jnp.where(on, dense.solve(G, jnp.where(on, wanted, 0.0)), 0.0)
         new = fixed[0] + dense.matmul(W, lam)
         values = flat(new, fixed[1])
         left = jnp.where(jnp.arange(n_b + n_n) < n_b, jnp.abs(values), jnp.maximum(-values, 0.0))
@@ -135,8 +139,8 @@ def _implicit(flat: Callable[..., Array], x: Array, lam: Array, on: Array, x0: A
     def conditions(z: Array, x0: Array, theta: Any) -> Array:
         place, force = jnp.split(z, [x.shape[0]])
         values, back = jax.vjp(partial(flat, theta=theta), place)
-        finite = jnp.where(on, values, 0.0)
-        return jnp.concatenate([place - x0 - back(jnp.where(on, force, 0.0))[0], jnp.where(on, finite, force)])
+        soft = jnp.where(on, values, 0.0) + 1e-3 * SOFT * (force - lam)
+        return jnp.concatenate([place - x0 - back(jnp.where(on, force, 0.0))[0], jnp.where(on, soft, force)])
 
     z = jnp.concatenate([x, lam])
     fixed = lax.stop_gradient((x0, theta))

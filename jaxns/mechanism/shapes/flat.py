@@ -98,9 +98,11 @@ def boxed(faces: Sequence[Array], beyond: Sequence[Array], r: Array, margin: Arr
     best = jnp.argmax(jnp.stack([jnp.min(face - r) for face in faces]))
     plane, opposite = faces[0], jnp.ones(r.shape, bool)
     for k, face in enumerate(faces[1:], 1):
-        plane = jnp.where(best == k, face, plane)
+        plane = jnp.where(jnp.broadcast_to(best == k, r.shape), face, plane)
     for k, out in enumerate(beyond):
-        across = best % d == k  # a point beyond the other side of the box is opposite to that one
+        across = jnp.broadcast_to(
+            best % d == k, r.shape
+        )  # a point beyond the other side of the box is opposite to that one
         opposite &= jnp.where(across, (out <= 0.0) | (plane > 0.0), out <= margin)
     return jnp.where(opposite, plane, norm(tuple(jnp.maximum(out, 0.0) for out in beyond))) - r
 

@@ -66,14 +66,14 @@ class Sphere(_Ball):
 
 
 class Bore(_Ball):
-    """The inside of a ring: what a journal with clearance touches."""
+    """The inside of a bearing, wider than its journal by the clearance."""
 
     solid: ClassVar[bool] = False
     pointed: ClassVar[str] = ""
 
     @classmethod
     def distance(cls, v: Values, x: Vector, r: Array) -> Array:
-        return v["radius"] - r - norm(x)
+        return v["radius"] + v["clearance"] - r - norm(x)
 
 
 @dataclass(frozen=True)
