@@ -61,12 +61,12 @@ def test_derivatives_in_both_modes_are_those_of_differences(sled):
 
 
 def test_quaternions_keep_their_length_and_redundant_constraints_are_fine():
-    """A door on two hinges, given a little off."""
+    """A door on two points, given a little off."""
     turn = np.array([1.0, 0.02, 0.03, 0.0]) / np.linalg.norm([1.0, 0.02, 0.03, 0.0])
     door = ns.Mechanism(
         ns.Body("door", 5.0, (1.0, 0.5, 0.5), position=(0.5, 0.01, 0.02), orientation=turn, spin=(0.1, 0.0, 1.0)),
-        ns.Revolute("ground", "door", point_a=(0, 0, 1), point_b=(-0.5, 0, 1), axis=(0, 0, 1), name="upper"),
-        ns.Revolute("ground", "door", point_a=(0, 0, -1), point_b=(-0.5, 0, -1), axis=(0, 0, 1), name="lower"),
+        ns.Spherical("ground", "door", point_a=(0, 0, 1), point_b=(-0.5, 0, 1), name="upper"),
+        ns.Spherical("ground", "door", point_a=(0, 0, -1), point_b=(-0.5, 0, -1), name="lower"),
         gravity=(0.0, 0.0, -9.81),
     )
     assert np.abs(door.system.g(0.0, door.q0)).max() < 1e-10

@@ -36,7 +36,8 @@ class Kind:
     def values(self, p: Any, side: str) -> dict[str, Array]:
         """Sizes of all members' shapes (m, …)."""
         sizes = [getattr(member, f"sizes_{side}") for member in self.members]
-        return {name: jnp.stack([p[own[k][1]] for own in sizes]) for k, (name, _) in enumerate(sizes[0])}
+        stacked = {name: jnp.stack([p[own[k][1]] for own in sizes]) for k, (name, _) in enumerate(sizes[0])}
+        return {name: x[:, None] if x.ndim == 1 else x for name, x in stacked.items()}
 
     def frames(self, poses: Poses, p: Any) -> tuple[Poses, Poses]:
         """Both frames of all members."""
@@ -76,8 +77,9 @@ class Kind:
 
 
 def _seen_from(a: Poses, b: Poses) -> Poses:
-    """Where a is in the frames b."""
-    return Poses(b.seen(minus(a.position, b.position)), tuple(b.seen(axis) for axis in a.axes))
+    """Where a is in the frames b, components (m, 1)."""
+    place = Poses(b.seen(minus(a.position, b.position)), tuple(b.seen(axis) for axis in a.axes))
+    return jax.tree.map(lambda x: x[:, None], place)
 
 
 @dataclass(frozen=True)

@@ -207,6 +207,11 @@ def perpendicular(direction: Vector) -> tuple[Vector, ...]:
     return (1.0 + sign * x * x * a, sign * b, -sign * x), (b, sign + y * y * a, -y)
 
 
+def wide(x: Array, shape: tuple[int, ...]) -> Array:
+    """An array (1,) with another length: the analysis of large systems knows no other broadcasting than this one."""
+    return jnp.broadcast_to(x, shape)
+
+
 def pick(vector: Vector, index: Sequence[int]) -> Vector:
     return tuple(take(x, index) for x in vector)
 

@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from .frames import Poses, Vector, dot, minus, norm, plus, times
+from .frames import Poses, Vector, dot, minus, norm, plus, times, wide
 from .shapes import Capsule, HalfSpace
 from .shapes.base import Values
 
@@ -45,7 +45,7 @@ class PointsOn:
             points, radius = self.first.lowest(first, tuple(axis[-1] for axis in place.axes))
         else:
             points, radius = self.first.points(first, len(place.position))
-        return place.placed(points), radius
+        return jax.tree.map(lambda x: wide(x, radius.shape), place).placed(points), radius
 
     def surface(self, first: Values, second: Values, place: Poses) -> tuple[Vector, Vector]:
         if self.second is not HalfSpace:
@@ -62,9 +62,9 @@ class Capsules:
     def __call__(self, first: Values, second: Values, place: Poses) -> Near:
         d = len(place.position)
         radius = jnp.broadcast_to(first["radius"], (2,))
-        ends = place.placed(Capsule.ends(first, d))
+        ends = jax.tree.map(lambda x: wide(x, (2,)), place).placed(Capsule.ends(first, d))
         line = Capsule.ends(second, d)
-        (a, v), (c, u) = (((tuple(x[0] for x in e)), tuple(x[1] - x[0] for x in e)) for e in (line, ends))
+        (a, v), (c, u) = ((tuple(x[:1] for x in e), tuple(x[1:] - x[:1] for x in e)) for e in (line, ends))
         w = minus(c, a)
         uu, uv, vv, uw, vw = dot(u, u), dot(u, v), dot(v, v), dot(u, w), dot(v, w)
         s = jnp.clip((uv * vw - vv * uw) / (uu * vv - uv * uv + 1e-12 * uu * vv), 0.0, 1.0)
@@ -73,8 +73,8 @@ class Capsules:
         along = jnp.clip(dot(minus(x, a), v) / vv, 0.0, 1.0)
         gap = norm(minus(minus(x, a), times(along, v))) - first["radius"] - second["radius"]
         at_ends = Capsule.distance(second, ends, radius)
-        points = tuple(jnp.concatenate([m[None], e]) for m, e in zip(x, ends, strict=True))
-        return Near(jnp.concatenate([gap[None], at_ends]), points, jnp.broadcast_to(first["radius"], (3,)))
+        points = tuple(jnp.concatenate([m, e]) for m, e in zip(x, ends, strict=True))
+        return Near(jnp.concatenate([gap, at_ends]), points, jnp.broadcast_to(first["radius"], (3,)))
 
     def surface(self, first: Values, second: Values, place: Poses) -> tuple[Vector, Vector]:
         return by_shift(self, first, second, place)
@@ -114,7 +114,7 @@ def pairings(first: Any, second: Any) -> Sequence[tuple[bool, PairFunction]]:
 
 def count(function: PairFunction, first: dict[str, Any], second: dict[str, Any], d: int) -> int:
     """How many contacts a pair has."""
-    arrays = [{k: np.asarray(v, float) for k, v in values.items()} for values in (first, second)]
-    axes = tuple(tuple(jnp.asarray(float(i == k)) for i in range(d)) for k in range(d))
-    place = Poses((jnp.zeros(()),) * d, axes)
+    arrays = [{k: np.atleast_1d(np.asarray(v, float)) for k, v in values.items()} for values in (first, second)]
+    axes = tuple(tuple(jnp.full(1, float(i == k)) for i in range(d)) for k in range(d))
+    place = Poses((jnp.zeros(1),) * d, axes)
     return jax.eval_shape(function, *arrays, place).gap.shape[0]

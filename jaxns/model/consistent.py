@@ -16,7 +16,7 @@ from .system import System
 from .values import is_concrete
 
 MOST = 200  # iterations; near the constraints they converge linearly, with a rate of curvature times distance
-SOFT = 1e-8  # the proximal term, relative to the largest entry of WᵀW
+SOFT = 1e-9  # on the diagonal of WᵀW, relative to the largest entry of WᵀW
 CLOSED = 1e-9  # m: gaps up to this size are closed
 
 
@@ -32,8 +32,8 @@ def consistent(system: System, q: Any, u: Any, t: Any = 0.0) -> tuple[Array, Arr
     ...     dict(l=2.0), mass=lambda t, q, p: jnp.eye(2), constraint=lambda t, q, p: jnp.stack([q @ q - p["l"] ** 2])
     ... )
     >>> q, u = consistent(rod, [3.0, 0.0], [1.0, 1.0])
-    >>> q.round(9).tolist(), u.round(9).tolist()
-    ([2.0, 0.0], [0.0, 1.0])
+    >>> bool(jnp.allclose(q, jnp.array([2.0, 0.0]))), bool(jnp.allclose(u, jnp.array([0.0, 1.0])))
+    (True, True)
     """
     q, u = (jnp.asarray(x, float) if not hasattr(x, "dtype") else jnp.asarray(x) for x in (q, u))
     t = jnp.asarray(t, q.dtype)
@@ -94,8 +94,9 @@ def _project(rows: Callable[..., tuple[Array, Array]], x0: Array, theta: Any) ->
     """The x nearest to x0 with b(x) = 0 and n(x) ≥ 0 for rows (b, n), and what is left of them.
 
     x = x0 + Wλ, W = (∂(b, n)/∂x)ᵀ at x: linearised again and again; rows n take part where λ − n > 0, so that at the end
-    0 ≤ λ ⊥ n ≥ 0. A proximal term ρ(λ − λ_before) makes WᵀW regular where rows are redundant. The last turn, with the derivative of all that enters but of its own matrix, is the implicit function
-    theorem.
+    0 ≤ λ ⊥ n ≥ 0. A small ρ on the diagonal makes WᵀW regular where rows are redundant; corrections at the end take back
+    what it leaves of the rows. The last turn, with the derivative of all that enters but of its own matrix, is the
+    implicit function theorem.
     """
     fixed = lax.stop_gradient((x0, theta))
     n_b, n_n = (r.shape[0] for r in jax.eval_shape(rows, x0, theta))
@@ -105,7 +106,7 @@ def _project(rows: Callable[..., tuple[Array, Array]], x0: Array, theta: Any) ->
     def flat(x: Array, theta: Any) -> Array:
         return jnp.concatenate(rows(x, theta))
 
-    def taking_part(values: Array, lam: Array) -> Array:
+    def taking_part(values: Array, lam: Any) -> Array:
         return (jnp.arange(n_b + n_n) < n_b) | (lam - values > 0.0)
 
     def turn(state: tuple[Array, Array, Array, Array]) -> tuple[Array, Array, Array, Array]:
@@ -114,21 +115,30 @@ def _project(rows: Callable[..., tuple[Array, Array]], x0: Array, theta: Any) ->
         on = taking_part(values, lam)
         W = jnp.where(on, W, 0.0)
         G = dense.matmul(W.T, W)
-        rho = SOFT * jnp.maximum(jnp.max(jnp.diagonal(G)), 1e-30)
-        G = G + jnp.diag(jnp.where(on, rho, 1.0))
-        wanted = dense.matmul(W.T, x - fixed[0]) - values + rho * lam
-        lam = jnp.where(on, dense.solve(G, jnp.where(on, wanted, 0.0)), 0.0)
+        wanted = jnp.where(on, dense.matmul(W.T, x - fixed[0]) - values, 0.0)
+        lam = jnp.where(on, dense.solve(softened(G, on), wanted), 0.0)
         new = fixed[0] + dense.matmul(W, lam)
-        values = flat(new, fixed[1])
-        left = jnp.where(jnp.arange(n_b + n_n) < n_b, jnp.abs(values), jnp.maximum(-values, 0.0))
-        change = jnp.max(jnp.abs(new - x)) + jnp.max(left)
-        return new, lam, jnp.stack([change, jnp.max(left)]), k + 1
+        return new, lam, jnp.max(jnp.abs(new - x)), k + 1
+
+    def softened(G: Array, on: Array, soft: Any = SOFT) -> Array:
+        return G + jnp.diag(jnp.where(on, soft * jnp.maximum(jnp.max(jnp.diagonal(G)), 1e-30), 1.0))
+
+    def corrected(x: Array, on: Array) -> Array:
+        """Levenberg's and Marquardt's step, damped as much as is left of the rows: far away, redundant ones contradict."""
+        values = jnp.where(on, flat(x, fixed[1]), 0.0)
+        W = jnp.where(on, jax.jacfwd(flat)(x, fixed[1]).T, 0.0)
+        soft = SOFT + jnp.minimum(jnp.max(jnp.abs(values)), 1e-2)
+        return x - dense.matmul(W, dense.solve(softened(dense.matmul(W.T, W), on, soft), values))
 
     tiny = 1e2 * float(jnp.finfo(x0.dtype).eps) * jnp.maximum(1.0, jnp.max(jnp.abs(fixed[0])))
-    start = fixed[0], jnp.zeros((n_b + n_n,), x0.dtype), jnp.full((2,), jnp.inf, x0.dtype), jnp.asarray(0)
-    x, lam, (_, left), _ = lax.while_loop(lambda s: (s[2][0] > tiny) & (s[3] < MOST), turn, start)
-    x, lam, left = lax.stop_gradient((x, lam, left))
+    near = lax.fori_loop(0, 40, lambda _, x: corrected(x, taking_part(flat(x, fixed[1]), 0.0)), fixed[0])
+    start = near, jnp.zeros((n_b + n_n,), x0.dtype), jnp.asarray(jnp.inf, x0.dtype), jnp.asarray(0)
+    x, lam, _, _ = lax.while_loop(lambda s: (s[2] > tiny) & (s[3] < MOST), turn, start)
     on = taking_part(flat(x, fixed[1]), lam)
+    x = lax.fori_loop(0, 4, lambda _, x: corrected(x, on), x)
+    values = flat(x, fixed[1])
+    left = jnp.max(jnp.where(jnp.arange(n_b + n_n) < n_b, jnp.abs(values), jnp.maximum(-values, 0.0)))
+    x, lam, left = lax.stop_gradient((x, lam, left))
     return _implicit(flat, x, lam, on, x0, theta), left
 
 

@@ -1,7 +1,7 @@
 """What all shapes have in common.
 
 The origin is the centre of mass of the body. What the methods of a shape's kind return is in the frame of the body, and `v`
-has the values of the shape's parameters.
+has the values of the shape's parameters: numbers as arrays (1,), which broadcast under `vmap` where scalars do not.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ import numpy as np
 from jax import Array
 
 from ..errors import MechanismError, vector
-from ..frames import Vector, columns, dot, minus, norm, times
+from ..frames import Vector, columns, dot, minus, norm, times, wide
 from .base import Points, Shape, Values
 
 MARGIN = 1e-6  # how far beyond the rim of a face, in sizes of its shape, a corner still counts as opposite to it
@@ -68,14 +68,16 @@ class Box(Shape):
     @classmethod
     def points(cls, v: Values, d: int) -> Points:
         signs = corner_signs(d)
-        return tuple(0.5 * v["size"][k] * signs[:, k] for k in range(d)), np.zeros(len(signs), v["size"].dtype)
+        return tuple(wide(0.5 * v["size"][k : k + 1], (len(signs),)) * signs[:, k] for k in range(d)), np.zeros(
+            len(signs), v["size"].dtype
+        )
 
     @classmethod
     def distance(cls, v: Values, x: Vector, r: Array) -> Array:
-        half = 0.5 * v["size"]
+        half = tuple(wide(0.5 * v["size"][k : k + 1], r.shape) for k in range(len(x)))
         sides = list(enumerate(x))
         faces = [y - half[k] for k, y in sides] + [-y - half[k] for k, y in sides]
-        return boxed(faces, [jnp.abs(y) - half[k] for k, y in sides], r, MARGIN * jnp.max(half))
+        return boxed(faces, [jnp.abs(y) - half[k] for k, y in sides], r, MARGIN * half[0])
 
 
 def corner_signs(d: int) -> np.ndarray:

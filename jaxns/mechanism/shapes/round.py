@@ -15,7 +15,7 @@ import numpy as np
 from jax import Array
 
 from ..errors import MechanismError, vector
-from ..frames import Vector, norm
+from ..frames import Vector, norm, wide
 from .base import Points, Shape, Values
 from .flat import MARGIN, boxed
 
@@ -28,11 +28,11 @@ class _Ball(Shape):
 
     @classmethod
     def points(cls, v: Values, d: int) -> Points:
-        return (jnp.zeros(1, v["radius"].dtype),) * d, v["radius"][None]
+        return (jnp.zeros(1, v["radius"].dtype),) * d, v["radius"]
 
     @classmethod
     def distance(cls, v: Values, x: Vector, r: Array) -> Array:
-        return norm(x) - v["radius"] - r
+        return norm(x) - wide(v["radius"], r.shape) - r
 
 
 @dataclass(frozen=True)
@@ -105,7 +105,7 @@ class Capsule(Shape):
     def ends(cls, v: Values, d: int) -> Vector:
         """The ends of the line, components (2,)."""
         half = 0.5 * v["length"]
-        along = jnp.stack([-half, half])
+        along = jnp.concatenate([-half, half])
         return tuple(along if k == (0 if d == 2 else 2) else jnp.zeros_like(along) for k in range(d))
 
     @classmethod
@@ -114,9 +114,9 @@ class Capsule(Shape):
 
     @classmethod
     def distance(cls, v: Values, x: Vector, r: Array) -> Array:
-        k, half = (0 if len(x) == 2 else 2), 0.5 * v["length"]
+        k, half, radius = (0 if len(x) == 2 else 2), wide(0.5 * v["length"], r.shape), wide(v["radius"], r.shape)
         beside = tuple(y - jnp.clip(y, -half, half) if i == k else y for i, y in enumerate(x))
-        return norm(beside) - v["radius"] - r
+        return norm(beside) - radius - r
 
 
 @dataclass(frozen=True)
@@ -144,7 +144,8 @@ class Cylinder(Shape):
         """Fixed points of both rims, components (2 · number,)."""
         angles = np.tile(2.0 * np.pi * np.arange(number) / number, 2)
         ends = np.repeat([-0.5, 0.5], number)
-        return v["radius"] * np.cos(angles), v["radius"] * np.sin(angles), v["length"] * ends
+        radius, height = (wide(v[name], angles.shape) for name in ("radius", "length"))
+        return radius * np.cos(angles), radius * np.sin(angles), height * ends
 
     @classmethod
     def points(cls, v: Values, d: int) -> Points:
@@ -159,13 +160,13 @@ class Cylinder(Shape):
         half = 0.5 * v["length"]
         low = (scale * x, scale * x), (scale * y, scale * y), (-half, half)
         rims = cls.rims(v, 3)
-        points = tuple(jnp.concatenate([jnp.stack(a), b]) for a, b in zip(low, rims, strict=True))
+        points = tuple(jnp.concatenate([*a, b]) for a, b in zip(low, rims, strict=True))
         return points, jnp.zeros_like(points[0])
 
     @classmethod
     def distance(cls, v: Values, x: Vector, r: Array) -> Array:
-        half = 0.5 * v["length"]
-        outward, up = norm(x[:2]) - v["radius"], x[2]
+        half = wide(0.5 * v["length"], r.shape)
+        outward, up = norm(x[:2]) - wide(v["radius"], r.shape), x[2]
         never = jnp.full_like(up, -jnp.inf)  # the fourth side of (ρ, z)
         return boxed([outward, up - half, never, -up - half], [outward, jnp.abs(up) - half], r, MARGIN * half)
 
@@ -188,9 +189,9 @@ class _Ellipsoidal(Shape):
     @classmethod
     def lowest(cls, v: Values, normal: Vector) -> Points:
         s = v["semi_axes"]
-        n = jnp.stack(normal)
+        n = jnp.concatenate(normal)
         lowest = -s * s * n / jnp.sqrt(jnp.sum((s * n) ** 2))
-        return tuple(lowest[:, None]), jnp.zeros((1,), s.dtype)
+        return tuple(lowest[k : k + 1] for k in range(len(normal))), jnp.zeros((1,), s.dtype)
 
     @classmethod
     def distance(cls, v: Values, x: Vector, r: Array) -> Array:

@@ -50,4 +50,5 @@ class _SurfaceKind:
     measured: ClassVar[bool] = True
 
     def distance(self, v: Values, x: Vector, r: Array) -> Array:
-        return jax.vmap(lambda y: self.sdf(y, v))(jnp.stack(x, axis=1)) - r
+        own = {name: value[0] if value.shape == (1,) else value for name, value in v.items()}
+        return jax.vmap(lambda y: self.sdf(y, own))(jnp.stack(x, axis=1)) - r
