@@ -1,6 +1,7 @@
 """jaxns: a differentiable simulator for mechanical systems with impacts and friction."""
 
 from . import contact_problems, models, scene
+from .analysis.arguments import FitWarning
 from .analysis.convergence import ConvergenceStudy, convergence_study
 from .analysis.energy import Energy, ImpactGains, energy, impact_gains
 from .analysis.identification import Fit, IdentifiabilityWarning, IdentificationError, identify
@@ -58,6 +59,7 @@ __all__ = [
     "EventKind",
     "Events",
     "Fit",
+    "FitWarning",
     "FrictionLaw",
     "GGLDecoupled",
     "GGLUnified",
