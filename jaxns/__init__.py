@@ -31,6 +31,10 @@ from .laws.friction import AnisotropicCoulomb, Contensou, Coulomb, FrictionLaw, 
 from .model import bodies
 from .model.contacts import Contacts
 from .model.system import Problem, System
+from .records.data import stack_records
+from .records.fit import RecordsFit
+from .records.identify import identify_records
+from .records.pose import pose_residual
 from .scene import Scene
 from .simulate import SimulationError, Trajectory, simulate
 from .solve.lemke import Complementarity, lemke
@@ -72,6 +76,7 @@ __all__ = [
     "Moreau",
     "Problem",
     "Rattle",
+    "RecordsFit",
     "Scene",
     "Sensitivity",
     "Shooting",
@@ -91,14 +96,17 @@ __all__ = [
     "failed_lanes",
     "gradient_report",
     "identify",
+    "identify_records",
     "impact_gains",
     "lemke",
     "models",
+    "pose_residual",
     "read_csv",
     "scene",
     "sensitivity",
     "simulate",
     "solve_contacts",
+    "stack_records",
     "sweep",
 ]
 __version__ = "0.1.0"

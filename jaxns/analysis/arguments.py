@@ -79,8 +79,8 @@ def flat_bounds(bounds: Any, guess: Any, who: str = "identify") -> tuple[Array, 
 
 def warn_of_outsiders(who: str, names: Sequence[str], guess: Array, lo: Array, hi: Array, level: int) -> None:
     """Name the parameters whose guess lies outside of its bounds."""
-    outside = np.flatnonzero(np.asarray((guess < lo) | (guess > hi)))
-    if len(outside):
+    outside = np.flatnonzero(np.asarray((guess < lo) | (guess > hi))).tolist()
+    if outside:
         text = ", ".join(
             f"{names[k]} = {guess[k]:g} lies outside of its bounds ({lo[k]:g}, {hi[k]:g})" for k in outside
         )
