@@ -31,10 +31,12 @@ from .laws.friction import AnisotropicCoulomb, Contensou, Coulomb, FrictionLaw, 
 from .model import bodies
 from .model.contacts import Contacts
 from .model.system import Problem, System
+from .records.check import RecordsCheck, check_records
 from .records.data import stack_records
 from .records.fit import RecordsFit
 from .records.identify import identify_records
 from .records.pose import pose_residual
+from .records.posterior import LogPosterior, log_posterior
 from .scene import Scene
 from .simulate import SimulationError, Trajectory, simulate
 from .solve.lemke import Complementarity, lemke
@@ -73,9 +75,11 @@ __all__ = [
     "IdentificationError",
     "ImpactGains",
     "Lobatto",
+    "LogPosterior",
     "Moreau",
     "Problem",
     "Rattle",
+    "RecordsCheck",
     "RecordsFit",
     "Scene",
     "Sensitivity",
@@ -90,6 +94,7 @@ __all__ = [
     "animate",
     "bodies",
     "cache",
+    "check_records",
     "contact_problems",
     "convergence_study",
     "energy",
@@ -99,6 +104,7 @@ __all__ = [
     "identify_records",
     "impact_gains",
     "lemke",
+    "log_posterior",
     "models",
     "pose_residual",
     "read_csv",

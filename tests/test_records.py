@@ -326,6 +326,90 @@ def test_report_is_one_page_with_everything_in_it(rng, tmp_path, left_out):
     assert "<!--" not in text
 
 
+# Before a fit, and instead of one --------------------------------------------------------------------------------------
+
+
+def test_check_foresees_errors_and_finds_gaps_and_outliers(rng):
+    records = records_of(rng)
+    expected = float(fit_of(records).standard_errors["g"])
+    spoilt = records.copy()
+    spoilt[3, 10] += 2.0
+    spoilt[5, 12:] = np.nan
+    own = {"h": HEIGHTS, "v": np.linspace(-1.0, 1.0, N)}
+    check = ns.check_records(fall, spoilt, shared={"g": 9.0}, own=own)
+    assert check.expected[0] == pytest.approx(expected, rel=0.3)
+    assert check.outliers == ((3, "data", 10),)
+    np.testing.assert_array_equal(np.flatnonzero(check.missing), [5])
+    assert not check.ok
+    assert "record 3 data row 10" in str(check)
+    assert ns.check_records(fall, records, shared={"g": 9.0}, own=own).ok
+
+
+def test_check_names_directions_and_wrong_derivatives(rng):
+    """A derivative that the prediction cuts off is found; a product leaves one direction unseen."""
+
+    def predict(shared, own, record):
+        return shared["a"] * shared["b"] * T + jax.lax.stop_gradient(shared["c"]) * T**2 + shared["d"]
+
+    check = ns.check_records(predict, records_of(rng), shared={"a": 2.0, "b": 3.0, "c": 1.0, "d": 0.1})
+    assert check.wrong.tolist() == [0.0, 0.0, 1.0, 0.0]
+    assert any("0.71·d(a)/a - 0.71·d(b)/b" in text for text in check.directions)
+    assert np.isinf(check.expected[:2]).all()
+    assert np.isfinite(check.expected[3])
+
+
+def test_log_posterior_has_the_curvature_of_the_fit(rng):
+    """For a linear model with flat priors, its Hessian is the inverse of the covariance of all parameters."""
+    records = records_of(rng, count=4)
+    own = {"h": np.ones(4), "v": np.zeros(4)}
+    density = ns.log_posterior(fall, records, shared={"g": 5.0}, own=own, noise=0.01)
+
+    def flat(z):
+        return density({"shared": z[:1], "own": z[1:].reshape(4, 2)})
+
+    start = jnp.concatenate([density.start["shared"], density.start["own"].ravel()])
+    H = jax.hessian(flat)(start)
+    best = start - jnp.linalg.solve(H, jax.grad(flat)(start))
+    params = density.params({"shared": best[:1], "own": best[1:].reshape(4, 2)})
+    fit = fit_of(records)
+    assert float(params["shared"]["g"]) == pytest.approx(float(fit.shared["g"]), rel=1e-6)
+    variance = -jnp.linalg.inv(H)[0, 0] * 5.0**2  # z is in units of the guess
+    scatter = np.sqrt(np.sum(np.asarray(fit.train.residuals) ** 2) / (4 * ROWS - 9))
+    assert float(variance) == pytest.approx(fit.covariance_plain[0, 0] * (0.01 / scatter) ** 2, rel=1e-6)
+
+
+def test_priors_bounds_and_failures_of_the_posterior(rng):
+    records = records_of(rng, count=4)
+    options = {"shared": {"g": 9.0}, "own": {"h": np.ones(4), "v": np.zeros(4)}, "noise": 0.01}
+    flat = ns.log_posterior(fall, records, **options)
+    prior = ns.log_posterior(fall, records, **options, priors={"g": (9.8, 0.1)}, own_priors={"v": lambda v: -(v**2)})
+    difference = float(prior(flat.start) - flat(flat.start))
+    assert difference == pytest.approx(-0.5 * 8.0**2 - np.log(0.1), rel=1e-9)
+    bounded = ns.log_posterior(fall, records, **options, bounds={"g": (1.0, 20.0)}, distribution="student")
+    assert float(bounded.params(bounded.start)["shared"]["g"]) == pytest.approx(9.0)
+    assert np.isfinite(float(bounded(bounded.start)))
+    broken = ns.log_posterior(lambda s, o, r: jnp.nan * fall(s, o, r), records, **options)
+    assert float(broken(broken.start)) == -np.inf
+    with pytest.raises(ValueError, match=r"priors for \['mu'\]"):
+        ns.log_posterior(fall, records, **options, priors={"mu": (0.0, 1.0)})
+
+
+def test_blackjax_takes_the_log_posterior(rng):
+    blackjax = pytest.importorskip("blackjax")
+    records = records_of(rng, count=4)
+    own = {"h": np.ones(4), "v": np.zeros(4)}
+    density = ns.log_posterior(fall, records, shared={"g": 9.8}, own=own, noise=0.01)
+    warmup = blackjax.window_adaptation(blackjax.nuts, density)
+    (state, parameters), _ = warmup.run(jax.random.key(0), density.start, num_steps=200)
+    step = jax.jit(blackjax.nuts(density, **parameters).step)
+    found = []
+    for key in jax.random.split(jax.random.key(1), 300):
+        state, _ = step(key, state)
+        found.append(float(density.params(state.position)["shared"]["g"]))
+    fit = fit_of(records)
+    assert np.mean(found) == pytest.approx(float(fit.shared["g"]), abs=4.0 * float(fit.standard_errors["g"]))
+
+
 # Poses ------------------------------------------------------------------------------------------------------------------
 
 

@@ -43,6 +43,13 @@ class RecordsFit:
 
     `covariance` is that of the shared parameters, in the order of `names`, with the own ones marginalised: the sandwich, if
     there are at least ten records, else the plain one. Both are there.
+
+    >>> from jaxns.records.identify import identify_records
+    >>> noise = 0.1 * np.random.default_rng(0).standard_normal((12, 5))
+    >>> fit = identify_records(lambda s, o, r: s["a"] * np.arange(5.0), 2.0 * np.arange(5.0) + noise, shared={"a": 1.0})
+    >>> low, high = fit.intervals()["a"]
+    >>> bool(low < 2.0 < high), fit.covariance.shape, fit.ok
+    (True, (1, 1), True)
     """
 
     shared: Any  # pytree like the guess
