@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import warnings
 
 import jax
@@ -12,6 +13,7 @@ from scipy.spatial.transform import Rotation
 from small_problems import falling_ball
 
 import jaxns as ns
+from jaxns import cli, cli_records
 from jaxns.records import arrow
 
 N, ROWS = 40, 25
@@ -408,6 +410,46 @@ def test_blackjax_takes_the_log_posterior(rng):
         found.append(float(density.params(state.position)["shared"]["g"]))
     fit = fit_of(records)
     assert np.mean(found) == pytest.approx(float(fit.shared["g"]), abs=4.0 * float(fit.standard_errors["g"]))
+
+
+# Files ------------------------------------------------------------------------------------------------------------------
+
+
+def test_command_line_fits_a_folder(rng, tmp_path, capsys):
+    """Other names, millimetres, semicolons, uneven times, and a start of each record's own."""
+    ball = ns.models.bouncing_ball()
+    folder = tmp_path / "drops"
+    folder.mkdir()
+    for k, height in enumerate((0.6, 0.7, 0.8, 0.9)):
+        t = np.sort(rng.uniform(0.0, 0.3, 15))
+        lines = [f"{1e3 * a:.6f};{1e3 * (height - 0.5 * 9.5 * a * a):.6f}" for a in t]
+        (folder / f"drop{k}.csv").write_text("\n".join(["# a comment", "time [ms];height [mm]", *lines, ""]))
+    page = tmp_path / "fit.html"
+    command = ["identify", "bouncing-ball", "--data", str(folder), "--fit", "gravity", "--own", "q2", "--no-cache"]
+    command += ["--map", "time=t,height=q2", "--integrator", "Moreau", "--dt", "2e-3", "--report", str(page)]
+    assert ball.system.params["gravity"] != 9.5
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # straight lines between the rows of the simulation are not white
+        assert cli.main(command) == 0
+    value = float(re.search(r"gravity\s+([\d.]+)", capsys.readouterr().out).group(1))
+    assert value == pytest.approx(9.5, rel=5e-3)
+    assert "drops" in page.read_text()
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("time [ms];height [mm]\n1;2\n2;x\n", r"drop.csv: line 3, column 'height \[mm\]'"),
+        ("time [ms];height [mm]\n1;2\n\n2;3;4\n", r"drop.csv: line 4 has 3 fields"),
+        ("time [ms];height [furlong]\n1;2\n2;3\n", r"drop.csv: line 1: unknown unit 'furlong'"),
+        ("time [ms]\theight [mm]\n2\t2\n1\t3\n", r"drop.csv: line 3: the time column"),
+        ("height [mm]\n2\n3\n", r"drop.csv: there is no time column"),
+    ],
+)
+def test_messages_name_file_and_line(tmp_path, text, message):
+    (tmp_path / "drop.csv").write_text(text)
+    with pytest.raises(ValueError, match=message):
+        cli_records.read_folder(tmp_path, {"time": "t", "height": "q2"})
 
 
 # Poses ------------------------------------------------------------------------------------------------------------------

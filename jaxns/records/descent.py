@@ -20,6 +20,7 @@ Floats = NDArray[Any]
 LARGEST = 1e8  # damping beyond which no step helps
 REPAIRS = 1  # own steps of a record that a joint step made worse
 DRAWS = 4  # other own parameters that such a record tries
+RESCUE = 3  # joint steps after which records far worse than most try other own parameters
 
 
 @dataclass
@@ -162,6 +163,19 @@ def _repair(evaluator: Evaluator, state: State, index: NDArray[Any], old_own: Fl
         _try_others(evaluator, state, still, np.stack([old_own, *_draws(state, still, rng)]))
 
 
+def _rescue(evaluator: Evaluator, state: State) -> None:
+    """Records whose loss is far above that of most may sit behind a jump: they try other own parameters, too."""
+    each = state.losses()
+    fine = np.isfinite(each)
+    if not state.own.shape[1] or not fine.any():
+        return
+    index = np.flatnonzero(fine & (each > 2.0 * np.median(each[fine])))
+    if len(index):
+        _try_others(evaluator, state, index, np.stack(_draws(state, index, np.random.default_rng(len(state.history)))))
+        state.damping_own[index] = np.minimum(state.damping_own[index], 1.0)  # from a new place a record may move again
+        own_steps(evaluator, state, REPAIRS, index)
+
+
 def _draws(state: State, index: NDArray[Any], rng: np.random.Generator) -> list[Floats]:
     """Own parameters from normal distributions with the covariance that each record's own residuals give."""
     R = triangles(state, index)
@@ -232,6 +246,8 @@ def descend(evaluator: Evaluator, state: State, num_iters: int, tol: float, watc
         # The scale is estimated anew until it stays, and then kept, so that losses can be compared.
         if taken and not settled and turn < num_iters // 2:
             settled = not rescale(state, state.shared.size) and turn > 3
+        if taken and turn % RESCUE == RESCUE - 1:
+            _rescue(evaluator, state)
         state.history.append(state.loss)
         idle = idle + 1 if max(promised, brought) <= tol or (taken and brought <= tol) else 0
         watch(state)
