@@ -90,7 +90,7 @@ def repetitions(repeats: int, count: int = 100) -> dict[str, float]:
             bounds=BOUNDS,
             weights=1.0 / NOISE**2,
             loss="cauchy",
-            num_iters=15,
+            num_iters=40,
             tol=1e-4,
         )
         off = {k: float(fit.shared[k]) - v for k, v in TRUTH.items()}
