@@ -1,6 +1,7 @@
 """jaxns: a differentiable simulator for mechanical systems with impacts and friction."""
 
 from . import contact_problems, models, scene
+from .analysis.arguments import FitWarning
 from .analysis.convergence import ConvergenceStudy, convergence_study
 from .analysis.energy import Energy, ImpactGains, energy, impact_gains
 from .analysis.identification import Fit, IdentifiabilityWarning, IdentificationError, identify
@@ -53,6 +54,12 @@ from .model import bodies
 from .model.consistent import consistent
 from .model.contacts import Contacts
 from .model.system import Problem, System
+from .records.check import RecordsCheck, check_records
+from .records.data import stack_records
+from .records.fit import RecordsFit
+from .records.identify import identify_records
+from .records.pose import pose_residual
+from .records.posterior import LogPosterior, log_posterior
 from .scene import Scene
 from .simulate import SimulationError, Trajectory, simulate
 from .solve.lemke import Complementarity, lemke
@@ -85,6 +92,7 @@ __all__ = [
     "EventKind",
     "Events",
     "Fit",
+    "FitWarning",
     "Fixed",
     "Force",
     "FrictionLaw",
@@ -96,12 +104,15 @@ __all__ = [
     "IdentificationError",
     "ImpactGains",
     "Lobatto",
+    "LogPosterior",
     "Mechanism",
     "MechanismError",
     "Moreau",
     "Prismatic",
     "Problem",
     "Rattle",
+    "RecordsCheck",
+    "RecordsFit",
     "Revolute",
     "Rolling",
     "Scene",
@@ -125,6 +136,7 @@ __all__ = [
     "animate",
     "bodies",
     "cache",
+    "check_records",
     "consistent",
     "contact_problems",
     "convergence_study",
@@ -132,15 +144,19 @@ __all__ = [
     "failed_lanes",
     "gradient_report",
     "identify",
+    "identify_records",
     "impact_gains",
     "lemke",
+    "log_posterior",
     "models",
+    "pose_residual",
     "read_csv",
     "scene",
     "sensitivity",
     "shapes",
     "simulate",
     "solve_contacts",
+    "stack_records",
     "sweep",
 ]
 __version__ = "0.1.0"
