@@ -72,6 +72,7 @@ def test_forward_mode_is_reverse_mode_and_single_runs_are_the_batch(batch):
     np.testing.assert_allclose(J_instants, exact, atol=1e-8)  # of all instants
 
 
+@pytest.mark.slow
 def test_second_derivatives_of_the_ball():
     """Forward over forward; the closed form has them."""
     end = lambda theta: thrown(theta, num_steps=230)[0]  # noqa: E731

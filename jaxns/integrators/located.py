@@ -21,7 +21,7 @@ from .event_state import Instants, Log
 from .events import EventKind
 from .located_loop import DividedStep, Outcome
 from .located_parts import Parts, Theta
-from .located_replay import Replay
+from .located_replay import replayed
 from .rattle import Rattle
 
 
@@ -140,6 +140,5 @@ def _advance_jvp(divided: DividedStep, primals: tuple[Theta], tangents: tuple[Th
     outcome, parts = divided.run(lax.stop_gradient(theta), record=True)
     # A reverse pass keeps the parts and never repeats the loop.
     outcome, parts = jax.tree.map(lambda x: checkpoint_name(x, ROOT), (outcome, parts))
-    end, end_dot = jax.jvp(lambda theta: Replay(divided, theta).run(parts, outcome.end), (theta,), (theta_dot,))
-    rest = jax.tree.map(zero_tangent, outcome)
-    return outcome._replace(end=end), rest._replace(end=end_dot)
+    end, end_dot = jax.jvp(lambda theta: replayed(divided, theta, parts, outcome.end), (theta,), (theta_dot,))
+    return outcome._replace(end=end), jax.tree.map(zero_tangent, outcome)._replace(end=end_dot)

@@ -147,7 +147,7 @@ class DividedStep:
         at, zero, n, n_N = Place(theta.t, theta.q, theta.u), jnp.asarray(0), self.laws.size, self.laws.n_N
         none, no, no_P = 0.0 * theta.t, jnp.zeros((n_N,), bool), jnp.zeros((n,), theta.q.dtype)
         acting = Acting(no, no)
-        step, roots = jax.eval_shape(lambda theta: self.parts.step(theta, at, theta.dt, acting, theta.tol, None), theta)
+        step, roots = jax.eval_shape(lambda theta: self.parts.step(theta, at, theta.dt, acting, theta.tol), theta)
 
         def empty(count: int, tree: Any) -> Any:
             return jax.tree.map(lambda x: jnp.zeros((count, *x.shape), x.dtype), tree)
@@ -212,7 +212,7 @@ class DividedStep:
     def _trial(self, theta: Theta, s: _State, capturing: Array, tol: Array) -> _Trial:
         predicts = getattr(self.parts.scheme, "predicts_contact", False)
         acting = Acting(s.closed | capturing, s.closed & predicts)
-        step, roots = self.parts.step(theta, s.at, s.h, acting, tol, None)
+        step, roots = self.parts.step(theta, s.at, s.h, acting, tol)
         t = s.at.t + s.h
         floor = jnp.minimum(theta.system.g_N(s.at.t, s.at.q), 0.0)  # a gap that has drifted counts from where it is
         gap = theta.system.g_N(t, step.q) - floor

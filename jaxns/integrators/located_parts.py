@@ -81,9 +81,18 @@ class Parts:
         return jnp.concatenate([normal[:, None], self.laws.contact_matrix(friction)], axis=1)
 
     def step(
-        self, theta: Theta, start: Place, h: Array, acting: Acting, tol: Array, roots: tuple[inclusion.Root, ...] | None
+        self,
+        theta: Theta,
+        start: Place,
+        h: Array,
+        acting: Acting,
+        tol: Array,
+        roots: tuple[inclusion.Root, ...] | None = None,
+        twice: bool = False,
     ) -> tuple[Step, tuple[inclusion.Root, ...]]:
-        """A step of the scheme over h, and the roots of its inclusions; from known roots, where they are given.
+        """A step of the scheme over h, and the roots of its inclusions.
+
+        From known roots, where they are given, with its first derivative, or with two.
 
         Only a contact that approaches has a restitution: one that has just rebounded, and is pressed down again before
         the end of the step, comes to rest.
@@ -96,7 +105,8 @@ class Parts:
                 root = roots[len(found)]
                 found.append(root)
                 zero = jnp.asarray(0)
-                return implicit.known(masked, root, parameters), inclusion.Stats(zero, zero, 0.0 * start.t, zero - 1)
+                known = implicit.known if twice else implicit.known_once
+                return known(masked, root, parameters), inclusion.Stats(zero, zero, 0.0 * start.t, zero - 1)
             solved = inclusion.solve(masked, parameters)
             found.append(solved.root)
             return solved.outputs, solved.stats
@@ -111,10 +121,11 @@ class Parts:
         return inclusion.solve(self._impact(system, place), _AtImpact(system, place, touches, tol))
 
     def known_impact(
-        self, system: System, place: Place, touches: Array, tol: Array, root: inclusion.Root
+        self, system: System, place: Place, touches: Array, tol: Array, root: inclusion.Root, twice: bool
     ) -> tuple[Array, Array]:
-        """The same from its root, differentiable."""
-        return implicit.known(self._impact(system, place), root, _AtImpact(system, place, touches, tol))
+        """The same from its root, differentiable once or twice."""
+        known = implicit.known if twice else implicit.known_once
+        return known(self._impact(system, place), root, _AtImpact(system, place, touches, tol))
 
     def _impact(self, system: System, place: Place) -> inclusion.Problem:
         structure = large.structure(system, self.laws, velocity_level.rows, *place)
