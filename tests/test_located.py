@@ -208,3 +208,12 @@ def test_what_cannot_be_wrapped_is_named():
         ns.Located(ns.Rattle(restitution="reduce"))
     with pytest.raises(ValueError, match="impacts must be a whole number"):
         ns.Located(ns.Rattle(), impacts=0)
+
+
+@pytest.mark.slow
+def test_gradient_report_trusts_located_schemes():
+    report = ns.gradient_report(
+        BALL, THETA[:1], jnp.zeros(1), ["gravity"], dt=5e-3, num_steps=100, capturing=[ns.Moreau(), RATTLE]
+    )
+    assert report.verdict == {"gravity": "located"}
+    assert "Located(Rattle)" in str(report)

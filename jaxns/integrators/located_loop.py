@@ -8,10 +8,11 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jax import Array
+from jax import Array, lax
 
 from ..laws.table import LawTable
 from ..solve import inclusion
+from ..solve.lanes import anywhere
 from ..solve.status import Status
 from ..solve.worklist import until_done
 from . import search
@@ -184,7 +185,7 @@ class DividedStep:
         left = s.left - jnp.where(happens, s.h, 0.0)
         used_up = happens & (s.located + 1 >= self.impacts)
         phase = jnp.where(lost | used_up, Phase.CAPTURE, jnp.where(happens, Phase.AHEAD, Phase.SEARCH))
-        lo, hi, h = self._next(theta, s, trial, shortest)
+        lo, hi, h = only_if(~ends, lambda: self._next(theta, s, trial, shortest))
         fresh = happens | lost
         _, P_N, _ = self.laws.split(trial.step.P)
         stats = self._stats(s, trial, impact, on_time)
@@ -203,7 +204,7 @@ class DividedStep:
             closed=jnp.where(ends, trial.acting.may & (P_N > 0.0), jnp.where(happens, impact.closed, s.closed)),
             located=s.located + happens,
             P=s.P + jnp.where(happens | ends, trial.step.P, 0.0) + jnp.where(happens, impact.P, 0.0),
-            hits=self._with_hit(s, trial, impact, happens),
+            hits=lax.cond(anywhere(happens), lambda: self._with_hit(s, trial, impact, happens), lambda: s.hits),
             parts=None if s.parts is None else self._with_part(s, trial, impact, happens, ends),
             outcome=(trial.step.q, trial.step.u, trial.step.memory, stats),
             captured=s.captured + jnp.where(capturing, jnp.sum((P_N > 0.0) & ~s.closed), 0),
