@@ -191,11 +191,7 @@ class DividedStep:
         stats = self._stats(s, trial, impact, on_time)
         return _State(
             phase=jnp.where(ends, Phase.DONE, phase),
-            at=Place(
-                jnp.where(happens, trial.t, s.at.t),
-                jnp.where(happens, trial.step.q, s.at.q),
-                jnp.where(happens, impact.u, s.at.u),
-            ),
+            at=choose(happens, place._replace(u=impact.u), s.at),
             left=left,
             h=jnp.where(fresh, jnp.maximum(left, shortest), h),
             lo=jnp.where(fresh, 0.0, lo),
