@@ -24,6 +24,7 @@ from .integrators.events import EventKind, Events
 from .integrators.generalized_alpha import GeneralizedAlpha
 from .integrators.ggl import GGLDecoupled, GGLUnified
 from .integrators.lobatto import Lobatto
+from .integrators.located import Located
 from .integrators.moreau import Moreau
 from .integrators.rattle import Rattle
 from .integrators.runge_kutta import HEM5, RKF45
@@ -104,6 +105,7 @@ __all__ = [
     "IdentificationError",
     "ImpactGains",
     "Lobatto",
+    "Located",
     "LogPosterior",
     "Mechanism",
     "MechanismError",

@@ -89,6 +89,9 @@ def value(what: str, text: str, default: Any) -> Any:
     if isinstance(default, ns.HEM5):  # the method of EventDriven for smooth motion
         methods = {"HEM5": ns.HEM5(), "RKF45": ns.RKF45()}
         return methods[find("method", text, methods)]
+    if isinstance(default, ns.Rattle):  # the scheme of Located
+        schemes: dict[str, Any] = {"Rattle": ns.Rattle(), "Lobatto": ns.Lobatto(), "Moreau": ns.Moreau()}
+        return schemes[find("integrator", text, schemes)]
     try:
         value = finite(text)
     except argparse.ArgumentTypeError as error:

@@ -14,7 +14,7 @@ import numpy as np
 from jax import Array, lax
 
 from .integrators.base import Integrator, law_table, tolerance
-from .integrators.event_state import Memory
+from .integrators.event_state import Log
 from .model.system import Rows, System
 from .solve.defined import accepted_or
 from .solve.implicit import ROOT
@@ -88,6 +88,7 @@ def _step(system: System, integrator: Integrator, tol: Any, loop: Loop) -> tuple
             "worst_row": jnp.where(alive & ~accepted, worst, -1),
             "effort": jax.tree.map(lambda e: keep(e, jnp.zeros_like(e)), new.extra),
             "reduced": jax.tree.map(lambda e: keep(e, jnp.zeros_like(e)), new.reduced),
+            "captured": jax.tree.map(lambda e: keep(e, jnp.zeros_like(e)), new.captured),
         }
 
     policy = jax.checkpoint_policies.save_only_these_names(ROOT)
@@ -103,7 +104,7 @@ def _with_step(seen: Record, step: Record) -> Record:
     """The record of a row with one more step: percussions and counts add up, the largest residual and the first failure
     stay."""
     first = seen["status"] == Status.OK
-    sums = (*ROWS[3:], "stage_iterations", "effort", "reduced")
+    sums = (*ROWS[3:], "stage_iterations", "effort", "reduced", "captured")
     return {
         **{name: jax.tree.map(jnp.add, seen[name], step[name]) for name in sums},
         "residual": jnp.maximum(seen["residual"], step["residual"]),
@@ -225,9 +226,15 @@ def finish(start: Loop, end: Loop | None, rows: dict[str, Any]) -> Trajectory:
     for name in ROWS:
         initial = first.get(name, jnp.zeros_like(rows[name][0]))
         rows[name] = jnp.concatenate([initial[None], rows[name]])
-    if end is not None and isinstance(end.memory, Memory):
-        rows["events"] = end.memory.log.events()
+    log = None if end is None else log_of(end)
+    if log is not None:
+        rows["events"] = log.events()
     return Trajectory(iterations=jnp.sum(rows["stage_iterations"], axis=-1), **rows)
+
+
+def log_of(loop: Loop) -> Log | None:
+    """The log of events in the memory of an integrator that keeps one."""
+    return getattr(loop.memory, "log", None)
 
 
 def checkpointed_scan(step: Callable[[Any], tuple[Any, Any]], carry: Any, length: int) -> tuple[Any, Any]:

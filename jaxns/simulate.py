@@ -13,7 +13,6 @@ from jax import Array
 
 from . import loop
 from .integrators.base import Integrator, law_table, tolerance
-from .integrators.event_state import Memory
 from .model.affinity import check_affinity
 from .model.checks import (
     acceptable,
@@ -140,8 +139,9 @@ def _run_in_chunks(
     for name in ROWS:
         table[name][0] = {"t": t0, "q": q0, "u": u0}.get(name, 0.0)
     table["iterations"] = np.sum(table["stage_iterations"], axis=-1)
-    if isinstance(state.memory, Memory):
-        table["events"] = jax.tree.map(np.asarray, state.memory.log.events()).trimmed()
+    log = loop.log_of(state)
+    if log is not None:
+        table["events"] = jax.tree.map(np.asarray, log.events()).trimmed()
     return jax.device_put(Trajectory(**table)), state
 
 

@@ -68,6 +68,7 @@ class Trajectory:
     events: Events | None = None  # of event-driven runs: impacts, detachments, stick and slip
     effort: Effort | None = None  # of event-driven runs: steps and evaluations, each (N,)
     reduced: Array | None = None  # (N,) with restitution="reduce": impacts whose restitution was reduced
+    captured: Array | None = None  # (N,) of `Located`: impacts that were not located, but left to the scheme
 
     @property
     def ok(self) -> Array:

@@ -13,6 +13,7 @@ from jax import Array
 
 from ..integrators.base import Integrator
 from ..integrators.event_driven import EventDriven
+from ..integrators.located import Located
 from ..integrators.moreau import Moreau
 from ..integrators.rattle import Rattle
 from ..model.system import System
@@ -89,9 +90,9 @@ def _run(
 class GradientReport:
     """What `gradient_report` found; str(report) is a table with a verdict for each parameter.
 
-    Derivatives have the shape of the parameter. `verdict[name]` is "any": all schemes agree, "event-driven": only the
-    event-driven derivative agrees with differences of the motion, or "none": not even that one does, as at a grazing
-    contact or beyond an accumulation of impacts.
+    Derivatives have the shape of the parameter. `verdict[name]` is "any": all schemes agree, "located": the event-driven
+    derivative and those of all `Located` schemes agree with differences of the motion, "event-driven": only that one does,
+    or "none": not even that one does, as at a grazing contact or beyond an accumulation of impacts.
 
     >>> two, one = {"mu": np.array(2.0)}, {"mu": np.array(1.0)}
     >>> print(GradientReport({"event-driven": two, "Rattle": one}, two, {"mu": "event-driven"}, events=3))
@@ -139,7 +140,7 @@ def gradient_report(
     - wrt: names of parameters, "q0", "u0"
     - dt, num_steps: of the event-capturing runs; the event-driven run ends at the same time
     - output: `(trajectory) -> scalar`, by default the sum of the final positions; it must use the last row alone
-    - capturing: the integrators to compare, by default `Rattle()` and `Moreau()`
+    - capturing: the integrators to compare, by default `Rattle()`, `Moreau()` and `Located(Rattle())`
     - step: relative step of the central differences of the event-driven motion, which judge
     - rtol: relative difference up to which derivatives agree
 
@@ -167,8 +168,10 @@ def gradient_report(
     exact_run = simulate(system, exact, q0, u0, dt=dt * num_steps, num_steps=1)
     motion = outcome(exact, 1)
     derivatives = {"event-driven": jax.jacfwd(motion)(theta)}
-    for integrator in (Rattle(), Moreau()) if capturing is None else capturing:
-        derivatives[type(integrator).__name__] = jax.jacfwd(outcome(integrator, num_steps))(theta)
+    compared = (Rattle(), Moreau(), Located(Rattle())) if capturing is None else capturing
+    for integrator in compared:
+        derivatives[_name(integrator)] = jax.jacfwd(outcome(integrator, num_steps))(theta)
+    located = [_name(integrator) for integrator in compared if isinstance(integrator, Located)]
     found = {s: {n: np.asarray(v) for n, v in d.items()} for s, d in derivatives.items()}
     differences = {name: _differences(motion, theta, name, step) for name in wrt}
 
@@ -178,11 +181,18 @@ def gradient_report(
 
     verdict = {}
     for name in wrt:
-        exact_agrees = agree(found["event-driven"][name], differences[name])
-        all_agree = all(agree(d[name], differences[name]) for d in found.values())
-        verdict[name] = "any" if all_agree else ("event-driven" if exact_agrees else "none")
+        agreeing = {scheme for scheme, d in found.items() if agree(d[name], differences[name])}
+        exact_agrees, all_agree = "event-driven" in agreeing, len(agreeing) == len(found)
+        least = "located" if located and agreeing.issuperset(located) else "event-driven"
+        verdict[name] = "any" if all_agree else (least if exact_agrees else "none")
     count = 0 if exact_run.events is None else int(exact_run.events.count)
     return GradientReport(found, differences, verdict, count)
+
+
+def _name(integrator: Integrator) -> str:
+    """The name of a scheme."""
+    name = type(integrator).__name__
+    return f"{name}({_name(integrator.integrator)})" if isinstance(integrator, Located) else name
 
 
 def _differences(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import lru_cache
 from typing import Any, NamedTuple, Protocol
 
@@ -29,6 +30,7 @@ class Step(NamedTuple):
     solves: tuple[inclusion.Stats, ...]  # one for each solve of the step
     extra: Any = None  # what else an integrator tells of the step
     reduced: Array | None = None  # () how many impacts had their restitution reduced, where that is asked for
+    captured: Array | None = None  # () how many impacts were not located, where that is asked for
 
 
 class Theta(NamedTuple):
@@ -43,12 +45,17 @@ class Theta(NamedTuple):
     tol: Array
 
 
+Solve = Callable[[inclusion.Problem, Any], tuple[Any, inclusion.Stats]]  # like `implicit.solve`
+
+
 class Integrator(Protocol):
     """A fixed-step integrator: frozen, hashable, and pure.
 
     `start` makes the memory of the first step; `step` advances from t to t + dt. What a memory holds for the sake of
     guesses must pass through `lax.stop_gradient`. A step reports through the stats of its solves and never raises. `tol`
     is a traced scalar: infinite for a trajectory that has already failed, so that it costs no iterations.
+
+    A `step` with one more argument `solve: Solve` leaves to its caller how inclusions are solved: `Located` can divide it.
     """
 
     @property

@@ -94,8 +94,8 @@ class Log(NamedTuple):
         instants = Instants(jnp.zeros((capacity,), dtype), velocities, velocities)
         return cls(instants, numbers, numbers, numbers, jnp.asarray(0))
 
-    def add(self, kind: Array, instants: Instants, slot: Array) -> Log:
-        """With one more entry for each contact of which `kind` (n_N,) is not NONE."""
+    def add(self, kind: Array, instants: Instants, slot: Array, contact: Array | None = None) -> Log:
+        """With one more entry for each contact of which `kind` (n_N,) is not NONE, or for each of the contacts given."""
         happened = kind > 0
         capacity = self.kind.shape[0]
         index = jnp.where(happened, self.entries + jnp.cumsum(happened) - 1, capacity)
@@ -106,7 +106,7 @@ class Log(NamedTuple):
         return Log(
             Instants(*(put(old, new) for old, new in zip(self.instants, instants, strict=True))),
             put(self.kind, kind),
-            put(self.contact, jnp.arange(kind.shape[0])),
+            put(self.contact, jnp.arange(kind.shape[0]) if contact is None else contact),
             put(self.slot, jnp.broadcast_to(slot, kind.shape)),
             self.entries + jnp.sum(happened),
         )

@@ -21,6 +21,7 @@ from .base import (
     Configuration,
     DirectDirections,
     Directions,
+    Solve,
     Step,
     Theta,
     check_solver,
@@ -97,18 +98,28 @@ class Lobatto:
         n = law_table(system.rows(t, q, u)).size
         return Memory.start((self.stages - 1) * n, n, u.dtype)
 
-    def step(self, system: System, t: Array, q: Array, u: Array, dt: Array, memory: Memory, tol: Array) -> Step:
+    def step(
+        self,
+        system: System,
+        t: Array,
+        q: Array,
+        u: Array,
+        dt: Array,
+        memory: Memory,
+        tol: Array,
+        solve: Solve = implicit.solve,
+    ) -> Step:
         rows = system.rows(t, q, u)
         laws = law_table(rows)
         stages = _Stages(rows, laws, lobatto(self.stages), _Unknowns.of(system, t, q, u, self.stages))
         P_stages_guess = memory.first_guess()
         theta = Theta(system, t, dt, q, u, P_stages_guess, tol)
-        first, stats_1 = implicit.solve(stages.problem().solved_by(self.solver), theta)
+        first, stats_1 = solve(stages.problem().solved_by(self.solver), theta)
         stats_1 = with_row_of_system(stats_1, laws.stack(jnp.tile(jnp.arange(laws.size), (self.stages - 1, 1))))
         proportional = first.P / float(1.0 - stages.tableau.b[-1])
         P_guess = memory.whole_guess(P_stages_guess, first.P_stages, proportional)
         end = _ThetaEnd(theta._replace(P_guess=P_guess), first)
-        u_end, P, stats_2, reduced = solve_impact(self, laws, _end, partial(_impact, stages), end)
+        u_end, P, stats_2, reduced = solve_impact(self, laws, _end, partial(_impact, stages), end, solve=solve)
         memory = memory.after(laws, (first.P_stages, P_stages_guess), (P, P_guess), proportional)
         return Step(first.q, u_end, P, memory, (stats_1, stats_2), reduced=reduced)
 

@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
 from jax import Array, lax
 
 from ..model.system import Rows, System
-from ..solve import dense
+from ..solve import dense, implicit
 from . import large, velocity_level
-from .base import Configuration, Step, Theta, check_solver, law_table
+from .base import Configuration, Solve, Step, Theta, check_solver, law_table
 from .reduced import Restitution, check_restitution, solve_impact
 
 
@@ -54,6 +55,7 @@ class Moreau:
     tol: float | None = None
     solver: str = "newton"
     restitution: Restitution = "newton"
+    predicts_contact: ClassVar[bool] = True  # the sign of a predicted gap, not a law, tells which contacts are closed
 
     def __post_init__(self) -> None:
         check_solver(self)
@@ -66,12 +68,22 @@ class Moreau:
     def start(self, system: System, t: Array, q: Array, u: Array, dt: Array) -> Array:
         return jnp.zeros((law_table(system.rows(t, q, u)).size,), u.dtype)
 
-    def step(self, system: System, t: Array, q: Array, u: Array, dt: Array, memory: Array, tol: Array) -> Step:
+    def step(
+        self,
+        system: System,
+        t: Array,
+        q: Array,
+        u: Array,
+        dt: Array,
+        memory: Array,
+        tol: Array,
+        solve: Solve = implicit.solve,
+    ) -> Step:
         rows = system.rows(t, q, u)
         laws = law_table(rows)
         structure = large.structure(system, laws, velocity_level.rows, t, q, u)
         theta = Theta(system, t, dt, q, u, memory, tol)
-        u_end, P, stats, reduced = solve_impact(self, laws, midpoint, partial(_impact, rows), theta, structure)
+        u_end, P, stats, reduced = solve_impact(self, laws, midpoint, partial(_impact, rows), theta, structure, solve)
         q_end = _end_position(system, t, q, u, u_end, dt)
         return Step(q_end, u_end, P, lax.stop_gradient(P), (stats,), reduced=reduced)
 

@@ -16,7 +16,17 @@ from ..solve import implicit
 from ..solve.inclusion import Problem, Scaling
 from ..trace.vectorise import materialise
 from . import large, velocity_level
-from .base import Configuration, DirectDirections, Directions, Step, Theta, check_solver, law_table, velocity_unit
+from .base import (
+    Configuration,
+    DirectDirections,
+    Directions,
+    Solve,
+    Step,
+    Theta,
+    check_solver,
+    law_table,
+    velocity_unit,
+)
 from .guesses import Memory
 from .position_level import by_kind, kinematic_rows
 from .reduced import Restitution, check_restitution, solve_impact
@@ -77,17 +87,27 @@ class Rattle:
         n = law_table(system.rows(t, q, u)).size
         return Memory.start(n, n, u.dtype)
 
-    def step(self, system: System, t: Array, q: Array, u: Array, dt: Array, memory: Memory, tol: Array) -> Step:
+    def step(
+        self,
+        system: System,
+        t: Array,
+        q: Array,
+        u: Array,
+        dt: Array,
+        memory: Memory,
+        tol: Array,
+        solve: Solve = implicit.solve,
+    ) -> Step:
         rows = system.rows(t, q, u)
         laws = law_table(rows)
         stage_1 = _stage_1(rows, laws, system, t, q, u)
         P1_guess = memory.first_guess()
-        first, stats_1 = implicit.solve(stage_1.solved_by(self.solver), Theta(system, t, dt, q, u, P1_guess, tol))
+        first, stats_1 = solve(stage_1.solved_by(self.solver), Theta(system, t, dt, q, u, P1_guess, tol))
         proportional = 2.0 * first.P
         P_guess = memory.whole_guess(P1_guess, first.P, proportional)
         structure = large.structure(system, laws, velocity_level.rows, t, q, u)
         theta_2 = _Theta2(system, t + dt, dt, first, P_guess, tol)
-        u_end, P, stats_2, reduced = solve_impact(self, laws, _end, partial(_impact, rows), theta_2, structure)
+        u_end, P, stats_2, reduced = solve_impact(self, laws, _end, partial(_impact, rows), theta_2, structure, solve)
         memory = memory.after(laws, (first.P, P1_guess), (P, P_guess), proportional)
         return Step(first.q, u_end, P, memory, (stats_1, stats_2), reduced=reduced)
 

@@ -20,7 +20,7 @@ from ..solve import implicit, inclusion
 from ..solve.lanes import anywhere
 from ..solve.status import Status
 from . import velocity_level
-from .base import Configuration
+from .base import Configuration, Solve
 from .large import Structure
 
 Restitution = Literal["newton", "reduce"]
@@ -58,11 +58,12 @@ def solve_impact(
     impact: Callable[[Any, velocity_level.AnyDirections], velocity_level.Impact],
     theta: Any,
     structure: Structure | None = None,
+    solve: Solve = implicit.solve,
 ) -> ImpactEnd:
     """Solve `velocity_level.problem` by the solver and with the restitution of the integrator."""
     if integrator.restitution == "newton":
         problem = velocity_level.problem(laws, configuration, impact, structure).solved_by(integrator.solver)
-        (u, P), stats = implicit.solve(problem, theta)
+        (u, P), stats = solve(problem, theta)
         return ImpactEnd(u, P, stats, None)
 
     def weakened(weak: _Weakened, d: velocity_level.AnyDirections) -> velocity_level.Impact:

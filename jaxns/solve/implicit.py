@@ -22,6 +22,7 @@ from jax import Array
 from jax.ad_checkpoint import checkpoint_name
 
 from . import inclusion
+from .derivative_only import with_derivative_of
 
 ROOT = "jaxns_root"
 
@@ -54,6 +55,16 @@ def known(problem: inclusion.Problem, root: inclusion.Root, theta: Any) -> Any:
     x = root.x
     for _ in range(2):
         x = x - problem.linear_solve(J, problem.residual(x, root.r, data) - F_0)
+    return problem.solution(x, root.r, data)
+
+
+def known_once(problem: inclusion.Problem, root: inclusion.Root, theta: Any) -> Any:
+    """The same with first derivatives alone, at half the price: second ones would be wrong, and it is for the caller to
+    refuse them."""
+    root, fixed = jax.lax.stop_gradient((root, theta))
+    J = inclusion.jacobian(problem, root, fixed)
+    data = problem.direct(theta)
+    x = with_derivative_of(-problem.linear_solve(J, problem.residual(root.x, root.r, data)), root.x)
     return problem.solution(x, root.r, data)
 
 
