@@ -1,6 +1,7 @@
 """jaxns: a differentiable simulator for mechanical systems with impacts and friction."""
 
 from . import contact_problems, models, scene
+from .analysis.contact_forces import ContactForces, contact_forces
 from .analysis.convergence import ConvergenceStudy, convergence_study
 from .analysis.energy import Energy, ImpactGains, energy, impact_gains
 from .analysis.identification import Fit, IdentifiabilityWarning, IdentificationError, identify
@@ -21,7 +22,8 @@ from .integrators.energy_consistent import (
 from .integrators.event_driven import EventDriven
 from .integrators.events import EventKind, Events
 from .integrators.generalized_alpha import GeneralizedAlpha
-from .integrators.ggl import GGLDecoupled, GGLUnified
+from .integrators.ggl import GGLUnified
+from .integrators.ggl_decoupled import GGLDecoupled
 from .integrators.lobatto import Lobatto
 from .integrators.moreau import Moreau
 from .integrators.rattle import Rattle
@@ -42,6 +44,7 @@ __all__ = [
     "Animation",
     "AnisotropicCoulomb",
     "Complementarity",
+    "ContactForces",
     "ContactSolution",
     "Contacts",
     "Contensou",
@@ -83,6 +86,7 @@ __all__ = [
     "animate",
     "bodies",
     "cache",
+    "contact_forces",
     "contact_problems",
     "convergence_study",
     "energy",

@@ -76,7 +76,7 @@ class EventDriven(Settings):
         for _, d, law in laws.groups:
             if d and law.gauge(jnp.ones((d,), q.dtype), jnp.ones((d,), q.dtype)) is None:
                 raise TypeError(
-                    f"EventDriven: {type(law).__name__} has no gauge; use Coulomb or AnisotropicCoulomb, or define `gauge`."
+                    f"EventDriven: {type(law).__name__} has no gauge; take another law, or define `gauge` for your own."
                 )
         no = jnp.zeros((laws.n_N,), bool)
         mode = Mode(no, no, jnp.zeros((laws.n_F,), q.dtype))
