@@ -35,8 +35,7 @@ def accepted_steps(problem: ns.Problem, integrator: ns.EventDriven, t1: float) -
     system, q0, u0 = problem.system, problem.q0, problem.u0
     t, dt = jnp.zeros(()), jnp.asarray(t1)
     row = RowLoop(integrator, system.rows(t, q0, u0))
-    none = jnp.zeros((0,), bool)
-    motion = Motion(system, Mode(none, none, jnp.zeros((0,))))
+    motion = Motion(system, Mode.open(row.laws, q0.dtype))
     tolerance, _ = integrator.tolerances(q0.dtype)
 
     def step(state: Any, h: Any) -> Any:

@@ -1,6 +1,7 @@
 """jaxns: a differentiable simulator for mechanical systems with impacts and friction."""
 
 from . import contact_problems, models, scene
+from .analysis.arguments import FitWarning
 from .analysis.contact_forces import ContactForces, contact_forces
 from .analysis.convergence import ConvergenceStudy, convergence_study
 from .analysis.energy import Energy, ImpactGains, energy, impact_gains
@@ -29,9 +30,38 @@ from .integrators.moreau import Moreau
 from .integrators.rattle import Rattle
 from .integrators.runge_kutta import HEM5, RKF45
 from .laws.friction import AnisotropicCoulomb, Contensou, Coulomb, FrictionLaw, SpragClutch
+from .mechanism import (
+    Body,
+    Cylindrical,
+    Damper,
+    Distance,
+    Fixed,
+    Force,
+    Mechanism,
+    MechanismError,
+    Prismatic,
+    Revolute,
+    Rolling,
+    Signal,
+    Skate,
+    Spherical,
+    Spring,
+    Torque,
+    TorsionSpring,
+    Touch,
+    Universal,
+    shapes,
+)
 from .model import bodies
+from .model.consistent import consistent
 from .model.contacts import Contacts
 from .model.system import Problem, System
+from .records.check import RecordsCheck, check_records
+from .records.data import stack_records
+from .records.fit import RecordsFit
+from .records.identify import identify_records
+from .records.pose import pose_residual
+from .records.posterior import LogPosterior, log_posterior
 from .scene import Scene
 from .simulate import SimulationError, Trajectory, simulate
 from .solve.lemke import Complementarity, lemke
@@ -43,6 +73,7 @@ __all__ = [
     "RKF45",
     "Animation",
     "AnisotropicCoulomb",
+    "Body",
     "Complementarity",
     "ContactForces",
     "ContactSolution",
@@ -50,6 +81,9 @@ __all__ = [
     "Contensou",
     "ConvergenceStudy",
     "Coulomb",
+    "Cylindrical",
+    "Damper",
+    "Distance",
     "Energy",
     "EnergyConstantMass",
     "EnergyCoordinateMass",
@@ -61,6 +95,9 @@ __all__ = [
     "EventKind",
     "Events",
     "Fit",
+    "FitWarning",
+    "Fixed",
+    "Force",
     "FrictionLaw",
     "GGLDecoupled",
     "GGLUnified",
@@ -70,22 +107,40 @@ __all__ = [
     "IdentificationError",
     "ImpactGains",
     "Lobatto",
+    "LogPosterior",
+    "Mechanism",
+    "MechanismError",
     "Moreau",
+    "Prismatic",
     "Problem",
     "Rattle",
+    "RecordsCheck",
+    "RecordsFit",
+    "Revolute",
+    "Rolling",
     "Scene",
     "Sensitivity",
     "Shooting",
+    "Signal",
     "SimulationError",
+    "Skate",
+    "Spherical",
     "SpragClutch",
+    "Spring",
     "Status",
     "SweepError",
     "SweepWarning",
     "System",
+    "Torque",
+    "TorsionSpring",
+    "Touch",
     "Trajectory",
+    "Universal",
     "animate",
     "bodies",
     "cache",
+    "check_records",
+    "consistent",
     "contact_forces",
     "contact_problems",
     "convergence_study",
@@ -93,14 +148,19 @@ __all__ = [
     "failed_lanes",
     "gradient_report",
     "identify",
+    "identify_records",
     "impact_gains",
     "lemke",
+    "log_posterior",
     "models",
+    "pose_residual",
     "read_csv",
     "scene",
     "sensitivity",
+    "shapes",
     "simulate",
     "solve_contacts",
+    "stack_records",
     "sweep",
 ]
 __version__ = "0.1.0"

@@ -17,6 +17,7 @@ import jax
 import numpy as np
 
 from . import animate_page, animate_picture
+from .mechanism import Mechanism
 from .model.system import Problem, System
 from .scene import Path as Line
 from .scene import Scene
@@ -32,7 +33,7 @@ ARROW = 0.22  # length of the longest arrow, as part of the view
 
 
 def animate(
-    problem: Problem | System,
+    problem: Problem | Mechanism | System,
     traj: Trajectory,
     *,
     draw: Callable[..., Scene] | None = None,
@@ -44,7 +45,7 @@ def animate(
 
     Main arguments:
 
-    - problem: with its own drawing, as all of `jaxns.models`; or any system, with `draw`
+    - problem: with its own drawing, as all of `jaxns.models` and every `Mechanism`; or any system, with `draw`
     - traj: of one run. Where it failed, the animation ends
 
     Other arguments:
@@ -205,9 +206,11 @@ def check_format(path: str | Path) -> None:
 
 
 def _system_and_drawing(problem: Any, draw: Any) -> tuple[System, Callable[..., Scene]]:
-    if not isinstance(problem, (Problem, System)):
-        raise TypeError(f"animate: the first argument must be a Problem or a System, got {type(problem).__name__}.")
-    system = problem.system if isinstance(problem, Problem) else problem
+    system = problem if isinstance(problem, System) else getattr(problem, "system", None)
+    if not isinstance(system, System):
+        raise TypeError(
+            f"animate: the first argument must be a Problem, a Mechanism or a System, got {type(problem).__name__}."
+        )
     draw = draw or getattr(problem, "draw", None)
     if draw is None:
         raise ValueError("animate: there is no drawing; give draw=, a function (t, q, p) -> jaxns.Scene.")

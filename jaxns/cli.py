@@ -21,7 +21,7 @@ from jax import Array
 
 import jaxns as ns
 
-from . import cli_identify
+from . import cli_identify, cli_records
 from .analysis.convergence import NORMS, QUANTITIES
 from .animate import check_format
 from .cache import VARIABLE, no_cache
@@ -76,8 +76,11 @@ def _parser() -> argparse.ArgumentParser:
     identify = commands.add_parser("identify", help="fit parameters to a measured record, with standard errors")
     identify.set_defaults(command=_identify)
     _common(identify, "PROBLEM_fit.png", "parameters, covariance and the fitted columns", "EventDriven")
-    help_data = "CSV with a first line of names (t, q1, q2, …, u1, …), or what `jaxns run --save` wrote"
+    help_data = (
+        "CSV with a first line of names (t, q1, q2, …, u1, …), what `jaxns run --save` wrote, or a folder of CSV files"
+    )
     identify.add_argument("--data", type=Path, required=True, metavar="FILE", help=help_data)
+    cli_records.add_arguments(identify)
     identify.add_argument(
         "--fit", required=True, metavar="A,B", help="parameters to fit; --param sets where they start"
     )
@@ -85,7 +88,9 @@ def _parser() -> argparse.ArgumentParser:
     identify.add_argument("--columns", metavar="A,B", help="columns to fit, by default all of q and u in the record")
     identify.add_argument("--starts", type=int, default=1, metavar="N", help="random starts besides the first one")
     identify.add_argument("--dt", type=positive, metavar="X", help="step of a fixed-step integrator, in s")
-    identify.add_argument("--report", type=Path, metavar="FILE.txt", help="write the report there, too")
+    identify.add_argument(
+        "--report", type=Path, metavar="FILE.txt", help="write the report there, too; .html for a folder"
+    )
     reproduce = commands.add_parser("reproduce", help="run the experiments of the papers, write an HTML report")
     reproduce.set_defaults(command=_reproduce)
     help_only = "these experiments only; a part of a name stands for all that contain it"
@@ -202,6 +207,8 @@ def _converge(options: argparse.Namespace) -> None:
 
 def _identify(options: argparse.Namespace) -> None:
     _check_files(options)
+    if options.data.is_dir():
+        return cli_records.run(options)
     try:
         chosen = Chosen.by(options)
         fit, t, data, prediction = cli_identify.identify(

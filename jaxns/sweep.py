@@ -121,8 +121,8 @@ def sweep(
     if path is not None:
         store = Store.open(Path(path), fingerprint(fn, leaves, structure), chunk, size)
         size = store.chunk
-    chunks = _Chunks(leaves, structure, lanes, size, mesh)
-    traced = _program(fn, mesh).trace(chunks.arguments(0))
+    chunks = Chunks(leaves, structure, lanes, size, mesh)
+    traced = batched_program(fn, mesh).trace(chunks.arguments(0))
     if len(traced.jaxpr.in_avals) > len(leaves):  # traced values that fn closes over become further inputs
         raise TypeError(_TRACED)
     with tqdm_bar(total=lanes, unit="lane", desc="sweep", disable=not progress) as bar:
@@ -221,7 +221,7 @@ def _check(chunk: int | None, mesh: Mesh | None, path: Any, workers: int | None)
 
 
 @dataclass(frozen=True)
-class _Chunks:
+class Chunks:
     """A batch, and how it is divided."""
 
     leaves: list[Any]  # each (B, …), on the host
@@ -246,7 +246,7 @@ class _Chunks:
         return jax.device_put(jax.tree.unflatten(self.structure, [leaf[index] for leaf in self.leaves]), place)
 
 
-def _run(traced: Any, chunks: _Chunks, workers: int, store: Store | None, bar: Any) -> Any:
+def _run(traced: Any, chunks: Chunks, workers: int, store: Store | None, bar: Any) -> Any:
     """All chunks: from the directory, computed here, or awaited from other processes."""
     shapes, structure = jax.tree.flatten(traced.out_info)
     results = [np.empty((chunks.lanes, *s.shape[1:]), s.dtype) for s in shapes]
@@ -282,7 +282,7 @@ def _run(traced: Any, chunks: _Chunks, workers: int, store: Store | None, bar: A
                 store.write(k, values)
             return values
 
-        for k, values in _in_threads(compute, ((k, chunks.arguments(k)) for k in mine), workers):
+        for k, values in in_threads(compute, ((k, chunks.arguments(k)) for k in mine), workers):
             finish(k, values)
     if store is not None:
         for k in sorted(set(missing) - set(mine)):
@@ -290,7 +290,7 @@ def _run(traced: Any, chunks: _Chunks, workers: int, store: Store | None, bar: A
     return jax.tree.unflatten(structure, results)
 
 
-def _program(fn: Callable[[Any], Any], mesh: Mesh | None) -> Any:
+def batched_program(fn: Callable[[Any], Any], mesh: Mesh | None) -> Any:
     """fn over all lanes of a chunk; the same one for the same fn, so that a second sweep does not compile again."""
     try:
         return _remembered_program(fn, mesh)
@@ -308,7 +308,7 @@ def _remembered_program(fn: Callable[[Any], Any], mesh: Mesh | None) -> Any:
     return jax.jit(on_mesh, compiler_options=compiler_options())
 
 
-def _in_threads(
+def in_threads(
     task: Callable[[int, Any], Any], jobs: Iterable[tuple[int, Any]], workers: int
 ) -> Iterator[tuple[int, Any]]:
     """(k, task(k, arguments)) for all jobs (k, arguments), as they finish.

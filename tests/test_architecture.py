@@ -27,6 +27,7 @@ ALLOWED = {  # what each layer may import of jaxns
     "loop": {"model", "solve", "integrators", "trajectory"},
     "simulate": {"model", "solve", "integrators", "trajectory", "loop", "progress"},
     "models": {"scene", "model", "laws", "models"},
+    "mechanism": {"scene", "model", "laws", "mechanism"},
     "sweep_store": {"trace"},
     "sweep": {"model", "solve", "simulate", "sweep_store", "trace", "compiler", "progress"},
 }

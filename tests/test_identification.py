@@ -196,6 +196,12 @@ def test_starts_that_fail_do_not_disturb_the_others():
         ({"bounds": {"a": (1.0, 2.0, 3.0)}}, "must be a pair"),
         ({"data": jnp.nan * CLEAN}, "no samples"),
         ({"weights": -1.0}, "negative"),
+        ({"weights": np.ones(7)}, r"weights of shape \(7,\) do not fit data of shape \(60,\)"),
+        ({"weights": {"x": 1.0}}, "weights must be one array"),
+        ({"bounds": 1.0}, "bounds must look like the guess"),
+        ({"bounds": {"a": 1.0}}, "must be a pair"),
+        ({"horizons": ()}, "at least one"),
+        ({"horizons": (0.5, 1.5)}, r"fractions of the record in \(0, 1\]"),
     ],
     ids=lambda v: v if isinstance(v, str) else next(iter(v)),
 )
@@ -203,6 +209,46 @@ def test_wrong_arguments_are_explained(arguments, message):
     arguments = {"data": CLEAN, **arguments}
     with pytest.raises(ValueError, match=message):
         ns.identify(decay, arguments.pop("data"), GUESS, **arguments)
+
+
+def test_a_scalar_as_bounds_of_a_single_parameter_is_explained():
+    with pytest.raises(ValueError, match="must be a pair"):
+        ns.identify(lambda p: p * T, 2.0 * T, 1.0, bounds=1.0)
+
+
+def test_data_in_the_wrong_unit_are_not_trusted(record):
+    """Heights in millimetres: the best fit is a bad one, and says so."""
+    clean, _ = record
+    with pytest.warns(ns.FitWarning, match=r"times as far from the data.*units"):
+        ns.identify(heights, 1e3 * clean, {"e_N": 0.6, "gravity": 9.0}, bounds=BALL_BOUNDS)
+
+
+def test_a_parameter_that_may_be_anywhere_in_its_bounds_is_named():
+    data = 2.0 * T + np.random.default_rng(3).standard_normal(60)
+    with pytest.warns(ns.FitWarning, match=r"standard error of b, .* is wider than its bounds \(0, 0.1\)"):
+        ns.identify(lambda p: p["a"] * T + p["b"], data, {"a": 1.0, "b": 0.05}, bounds={"b": (0.0, 0.1)})
+
+
+def test_a_guess_outside_of_its_bounds_is_named():
+    with pytest.warns(ns.FitWarning, match=r"k = 0.5 lies outside of its bounds \(1, 2\)"):
+        fit = ns.identify(decay, CLEAN, GUESS, bounds={"k": (1.0, 2.0)})
+    assert_near(fit.params, TRUTH, 1e-6)
+
+
+def test_horizons_that_leave_out_samples_say_so():
+    with pytest.warns(ns.FitWarning, match="the last horizon is 0.5"):
+        fit = ns.identify(decay, NOISY, GUESS, horizons=(0.25, 0.5))
+    early = ns.identify(decay, jnp.where(jnp.arange(60) < 30, NOISY, jnp.nan), GUESS)
+    assert int(fit.samples) == 30
+    np.testing.assert_allclose(fit.covariance, early.covariance, rtol=1e-5)
+
+
+@pytest.mark.parametrize("samples", [1, 2])
+def test_no_more_samples_than_parameters_give_infinite_errors(samples):
+    data = jnp.where(jnp.arange(60) < samples, CLEAN, jnp.nan)
+    with pytest.warns(ns.IdentifiabilityWarning, match=f"{samples} samples for 2 parameters"):
+        fit = ns.identify(decay, data, GUESS)
+    assert np.all(np.isinf(np.asarray(ravel(fit.standard_errors))))
 
 
 def test_an_unknown_optimizer_is_explained():

@@ -13,6 +13,7 @@ from reference_motions import rk4
 
 import jaxns as ns
 from jaxns.integrators.acceleration_level import Mode, Motion
+from jaxns.integrators.base import law_table
 from jaxns.integrators.runge_kutta import HEM5_A, HEM5_C, RKF45_A, RKF45_B4, RKF45_B5, RKF45_C, Tolerance
 
 GRAVITY = 9.81
@@ -38,8 +39,7 @@ START = jnp.array([1.0, 0.0]), jnp.array([0.0, -1.0])
 @partial(jax.jit, static_argnums=1)
 def fixed_steps(system, smooth, q, u, h, count):
     """`count` steps of size h; the end, and the largest |g| and |ġ| on the way."""
-    none = jnp.zeros((0,), bool)
-    motion = Motion(system, Mode(none, none, jnp.zeros((0,))))
+    motion = Motion(system, Mode.open(law_table(system.rows(0.0, q, u)), q.dtype))
     tolerance = Tolerance(jnp.array(0.0), jnp.array(1.0))
 
     def step(n, carry):
@@ -120,8 +120,7 @@ def test_hem5_on_the_four_bar():
 
 @pytest.mark.parametrize("smooth", [ns.HEM5(), ns.HEM5(sharp=False), ns.RKF45()], ids=["sharp", "paper", "RKF45"])
 def test_estimated_errors_bound_the_local_error_and_have_their_order(smooth):
-    none = jnp.zeros((0,), bool)
-    motion = Motion(PENDULUM, Mode(none, none, jnp.zeros((0,))))
+    motion = Motion(PENDULUM, Mode.open(law_table(PENDULUM.rows(0.0, *START)), START[0].dtype))
     tolerance = Tolerance(jnp.array(0.0), jnp.array(1.0))
     hs = jnp.array([0.04, 0.02, 0.01])
     steps = jax.vmap(lambda h: smooth.step(motion, jnp.array(0.0), *START, h, tolerance))(hs)

@@ -52,6 +52,13 @@ def test_a_call_hides_neither_zeros_nor_independence(call):
     assert not depends_on(lambda x, y: pair(x, y)[0], (1.0, 2.0), 1)
 
 
+def test_axes_of_length_one_spread_as_elementwise_operations_spread_them():
+    def rows(x):
+        return jnp.sum(jax.vmap(lambda k: jnp.where(k, x, 0.0))(jnp.eye(3, dtype=bool)) * jnp.ones((3, 1)), axis=1)
+
+    np.testing.assert_array_equal(pattern.jacobian(rows, jnp.ones(3)), np.eye(3, dtype=bool))
+
+
 def test_a_product_in_another_precision_is_one_in_lanes(rng):
     def product(a, b):
         return lax.dot_general(a, b, (((1,), (0,)), ((), ())), preferred_element_type=jnp.float64)

@@ -20,6 +20,16 @@ from ..model.values import as_float_leaves, is_concrete
 from ..progress import tqdm_bar
 from ..solve import dense
 from . import least_squares
+from .arguments import (
+    check_alike,
+    check_horizons,
+    flat_bounds,
+    parameter_names,
+    place,
+    spread_weights,
+    warn_of_nonsense,
+    warn_of_outsiders,
+)
 from .least_squares import Box, Descent, Method
 
 RANK_TOLERANCE = 1e-12  # eigenvalues of JᵀJ, for relative parameters, below this fraction of the largest count as zero
@@ -145,6 +155,7 @@ def identify(
     problem = _Problem.of(predict, data, guess, bounds, weights)
     traced = not is_concrete((problem.data, problem.weights, problem.box))
     method = _method(optimizer, tol, forward)
+    horizons = check_horizons(horizons, "identify", level=3)
     starts = problem.box.centre[None]
     if num_starts > 1:
         key = jax.random.key(0) if key is None else key
@@ -157,7 +168,7 @@ def identify(
             descents, history = _fit(predict, method, stage, z, num_iters, bar)
             z = descents.z
             losses.append(history)
-    return problem.finish(predict, method, starts, descents, jnp.concatenate(losses, axis=1), traced)
+    return stage.finish(predict, method, starts, descents, jnp.concatenate(losses, axis=1), traced)
 
 
 def _method(optimizer: Any, tol: float, forward: bool) -> Method:
@@ -186,30 +197,34 @@ class _Problem:
     @classmethod
     def of(cls, predict: Callable[[Any], Any], data: Any, guess: Any, bounds: Any, weights: Any) -> _Problem:
         data = as_float_leaves(data)
-        _check_alike(predict, data, guess)
+        check_alike(predict, data, guess)
         flat, _ = ravel_pytree(data)
-        weights = 1.0 if weights is None else weights
-        if _structure(weights) == _structure(data):
-            spread = jax.tree.map(lambda w, d: jnp.broadcast_to(jnp.asarray(w, d.dtype), d.shape), weights, data)
-        else:
-            spread = jax.tree.map(lambda d: jnp.broadcast_to(jnp.asarray(weights, d.dtype), d.shape), data)
+        spread = spread_weights(weights, data)
         exists = jnp.isfinite(flat)
         w = jnp.where(exists, ravel_pytree(spread)[0], 0.0)
         if is_concrete(w) and not (bool(jnp.all(w >= 0.0)) and bool(jnp.any(w > 0.0))):
             raise ValueError("identify: there are no samples with a positive weight, or weights are negative or NaN.")
-        place = jax.tree.map(_place, data)
+        position = ravel_pytree(jax.tree.map(place, data))[0]
         centre, _ = ravel_pytree(guess)
-        lo, hi = _bounds(bounds, guess)
-        names = tuple(_names(guess))
-        return cls(
-            jnp.where(exists, flat, 0.0), w / jnp.sum(w), Box(lo, hi, centre), guess, ravel_pytree(place)[0],
-            jnp.sum(w > 0.0), names,
-        )  # fmt: skip
+        lo, hi = flat_bounds(bounds, guess)
+        names = tuple(parameter_names(guess))
+        if is_concrete((centre, lo, hi)):
+            warn_of_outsiders("identify", names, centre, lo, hi, level=4)
+        box = Box(lo, hi, centre)
+        return cls(jnp.where(exists, flat, 0.0), w / jnp.sum(w), box, guess, position, jnp.sum(w > 0.0), names)
 
     def up_to(self, fraction: float) -> _Problem:
         """The problem with the first part of the samples alone."""
         w = jnp.where(self.position <= fraction, self.weights, 0.0)
-        return _Problem(self.data, w / jnp.sum(w), self.box, self.like, self.position, self.samples, self.names)
+        total = jnp.sum(w)
+        if is_concrete(total) and not bool(total > 0.0):
+            raise ValueError(f"identify: no sample with a positive weight lies within the horizon {fraction:g}.")
+        return _Problem(self.data, w / total, self.box, self.like, self.position, jnp.sum(w > 0.0), self.names)
+
+    def _data_size(self) -> tuple[float, float]:
+        """Weighted mean square of the samples, and their variance."""
+        square = jnp.sum(self.weights * self.data**2)
+        return float(square), float(square - (self.weights @ self.data) ** 2)
 
     def params(self, flat: Array) -> Any:
         return ravel_pytree(self.like)[1](flat)
@@ -246,10 +261,16 @@ class _Problem:
         # Scaled by the size of the parameters, so that their units do not matter.
         size = jnp.where(flat == 0.0, self.box.scale, jnp.abs(flat))
         relative = information * size[:, None] * size
-        variance = chosen.loss / jnp.maximum(self.samples - flat.shape[0], 1)
-        covariance = variance * dense.inverse(relative) * size[:, None] * size
+        left = self.samples - flat.shape[0]  # without samples to spare, there is no scatter to see
+        variance = jnp.where(left > 0, chosen.loss / jnp.maximum(left, 1), jnp.inf)
+        inverse = dense.inverse(relative) * size[:, None] * size
+        covariance = jnp.where(left > 0, jnp.where(left > 0, variance, 1.0) * inverse, jnp.inf)
         if not traced:
-            covariance = self._warn_if_singular(np.asarray(relative), covariance)
+            covariance = self._warn_if_singular(np.asarray(relative), covariance, int(left))
+            errors = np.sqrt(np.diag(covariance))
+            lo, hi = np.asarray(self.box.lo), np.asarray(self.box.hi)
+            square, spread = self._data_size()
+            warn_of_nonsense("identify", self.names, errors, lo, hi, float(chosen.loss), square, spread, level=4)
         unravel = self.params
         return Fit(
             params=unravel(flat),
@@ -267,8 +288,16 @@ class _Problem:
             names=self.names,
         )
 
-    def _warn_if_singular(self, information: np.ndarray, covariance: Array) -> Array:
+    def _warn_if_singular(self, information: np.ndarray, covariance: Array, left: int) -> Array:
         """Name the parameters of directions that no sample sees; their covariance is infinite."""
+        if left <= 0:
+            warnings.warn(
+                f"identify: {int(self.samples)} samples for {len(self.names)} parameters leave nothing to estimate errors "
+                "from; standard errors are infinite.",
+                IdentifiabilityWarning,
+                stacklevel=4,
+            )
+            return covariance
         if not np.all(np.isfinite(information)):
             return covariance
         curvatures, directions = np.linalg.eigh(information)
@@ -322,58 +351,3 @@ def _fit(
                 bar.update(num_iters - end)
                 break
     return descents, history
-
-
-def _structure(tree: Any) -> Any:
-    return jax.tree.structure(tree)
-
-
-def _place(leaf: Array) -> Array:
-    """Where each sample is along the leading axis, from 0 to 1; 0 for a scalar."""
-    if leaf.ndim == 0:
-        return jnp.zeros_like(leaf)
-    along = (jnp.arange(leaf.shape[0], dtype=leaf.dtype) + 1) / leaf.shape[0]
-    return jnp.broadcast_to(along.reshape(-1, *(1,) * (leaf.ndim - 1)), leaf.shape)
-
-
-def _names(guess: Any) -> list[str]:
-    """One name for each parameter: `mu`, `q0[1]`."""
-    names = []
-    for path, leaf in jax.tree.leaves_with_path(guess):
-        name = "".join(str(k) for k in path).replace("['", ".").replace("']", "").lstrip(".") or "p"
-        shape = jnp.shape(leaf)
-        names += [name if shape == () else f"{name}[{', '.join(map(str, i))}]" for i in np.ndindex(*shape)]
-    return names
-
-
-def _bounds(bounds: Any, guess: Any) -> tuple[Array, Array]:
-    """Lower and upper bounds (m,)."""
-    if isinstance(guess, dict) and isinstance(bounds, dict):
-        unknown = sorted(set(bounds) - set(guess))
-        if unknown:
-            raise ValueError(f"identify: bounds for {unknown}, but the parameters are {sorted(guess)}.")
-        bounds = {name: bounds.get(name) for name in guess}
-    leaves, structure = jax.tree.leaves(guess), _structure(guess)
-    pairs = [None] * len(leaves) if bounds is None else structure.flatten_up_to(bounds)
-    low, high = [], []
-    for leaf, pair, name in zip(leaves, pairs, [str(p) for p, _ in jax.tree.leaves_with_path(guess)], strict=True):
-        if pair is not None and len(pair) != 2:
-            raise ValueError(f"identify: bounds of {name} must be a pair (low, high) or None, got {pair!r}.")
-        lo, hi = (None, None) if pair is None else pair
-        low.append(jnp.broadcast_to(jnp.asarray(-jnp.inf if lo is None else lo, leaf.dtype), leaf.shape).ravel())
-        high.append(jnp.broadcast_to(jnp.asarray(jnp.inf if hi is None else hi, leaf.dtype), leaf.shape).ravel())
-    lo, hi = jnp.concatenate(low), jnp.concatenate(high)
-    if is_concrete((lo, hi)) and not bool(jnp.all(lo < hi)):
-        raise ValueError(f"identify: every lower bound must be below its upper bound, got {lo} and {hi}.")
-    return lo, hi
-
-
-def _check_alike(predict: Callable[[Any], Any], data: Any, guess: Any) -> None:
-    """Raise if the prediction does not have the structure and shapes of the data."""
-    predicted = jax.eval_shape(predict, guess)
-    if _structure(predicted) != _structure(data):
-        raise ValueError(f"identify: predict returns {_structure(predicted)}, but the data are {_structure(data)}.")
-    for (path, p), d in zip(jax.tree.leaves_with_path(predicted), jax.tree.leaves(data), strict=True):
-        if p.shape != d.shape:
-            name = jax.tree_util.keystr(path) or "the prediction"
-            raise ValueError(f"identify: {name} has shape {p.shape}, but the data there have {d.shape}.")

@@ -107,6 +107,13 @@ class Mode(NamedTuple):
     closed: Array  # (n_N,) bool: they persist, g_N = ġ_N = 0
     stick: Array  # (n_N,) bool: of these, the ones with γ_F = 0
     direction: Array  # (n_F,) of sliding of the others, at the beginning of the step
+    share: Array  # (n,) forces at the beginning of the mode, which say how redundant contacts share a load
+
+    @classmethod
+    def open(cls, laws: LawTable, dtype: Any) -> Mode:
+        """No contact acts."""
+        no = jnp.zeros((laws.n_N,), bool)
+        return cls(no, no, jnp.zeros((laws.n_F,), dtype), jnp.zeros((laws.size,), dtype))
 
 
 class Forces(NamedTuple):
@@ -139,7 +146,7 @@ class Motion(NamedTuple):
 
     def friction(self, laws: LawTable, t: Array, q: Array, u: Array) -> Array:
         """−λ_F of sliding contacts per unit of normal force (n_F,), zero for the others."""
-        system, (closed, stick, old) = self.system, self.mode
+        system, (closed, stick, old, _) = self.system, self.mode
         mu = system.coefficients(system.rows(t, q, u), u.dtype)[2]
         direction = old  # in one dimension it is constant; stages that overshoot the end of sliding go on as before
         if laws.spatial:
@@ -179,7 +186,11 @@ class Motion(NamedTuple):
         a = apply_inverse(M_inv, self.system.h(t, q, u))
         M_inv_W = materialise(apply_inverse(M_inv, dragged))
         A = dense.matmul(W_rows.T, M_inv_W)
-        force = self.acting_forces(laws, A, -(bias + dense.matmul(W_rows.T, a)))
+        # Of redundant contacts only the sum of the forces is determined. They go on as they were when the mode was decided:
+        # another split could leave a friction set that the sum does not leave.
+        share = jnp.where(self.acting(laws) & (not self.unilateral), lax.stop_gradient(self.mode.share), 0.0)
+        missing = -(bias + dense.matmul(W_rows.T, a + dense.matmul(M_inv_W, share)))
+        force = share + self.acting_forces(laws, A, missing)
         u_dot = a + dense.matmul(M_inv_W, force)
         return Forces(u_dot, force.at[n:].add(-D * laws.spread(force[b:n])))
 

@@ -78,9 +78,7 @@ class EventDriven(Settings):
                 raise TypeError(
                     f"EventDriven: {type(law).__name__} has no gauge; take another law, or define `gauge` for your own."
                 )
-        no = jnp.zeros((laws.n_N,), bool)
-        mode = Mode(no, no, jnp.zeros((laws.n_F,), q.dtype))
-        return Memory(mode, dt, jnp.asarray(True), Log.empty(self.max_events, laws, q.dtype))
+        return Memory(Mode.open(laws, q.dtype), dt, jnp.asarray(True), Log.empty(self.max_events, laws, q.dtype))
 
     def step(self, system: System, t: Array, q: Array, u: Array, dt: Array, memory: Memory, tol: Array) -> Step:
         end = _advance(RowLoop(self, system.rows(t, q, u)), Theta(system, t, dt, q, u, memory, tol))

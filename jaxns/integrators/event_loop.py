@@ -28,6 +28,8 @@ from .events import EventKind, Point
 from .moreau import Moreau
 from .runge_kutta import SmoothStep
 
+MOST_IDLE = 400  # events at one instant, each found by some fifty trials; more than eight find no way on
+
 
 class _State(NamedTuple):
     """The loop of a row."""
@@ -42,6 +44,7 @@ class _State(NamedTuple):
     P: Array
     log: Log
     slot: Array  # accepted steps and still events
+    idle: Array  # trial steps since time last went on
     effort: Effort
     status: Array
     stats: Stats
@@ -97,7 +100,8 @@ class RowLoop:
         max_trials = 20 * self.settings.max_steps
 
         def unfinished(s: _State) -> Array:
-            return (s.status == Status.OK) & (s.t < enough) & (s.effort.accepted + s.effort.rejected < max_trials)
+            trials = s.effort.accepted + s.effort.rejected
+            return (s.status == Status.OK) & (s.t < enough) & (trials < max_trials) & (s.idle < MOST_IDLE)
 
         end = lax.while_loop(unfinished, partial(self._turn, theta), start)
         # A trajectory that has failed before takes no part: its tolerance is infinite.
@@ -125,8 +129,7 @@ class RowLoop:
             no,
             no,
             zero - 1,
-            none,
-            none,
+            memory.mode,
             Encounter(none, none, none),
             memory.mode,
             Root(empty, empty),
@@ -136,7 +139,7 @@ class RowLoop:
         status = jnp.where(jnp.isfinite(tol), Status.OK, Status.STOPPED)
         return _State(
             t, q, u, memory.mode, memory.fresh, jnp.minimum(memory.h, self.settings.bounds(dt)[1]),
-            search.Search.off(4 * n_N, t), jnp.zeros((self.laws.size,), q.dtype), memory.log, zero,
+            search.Search.off(4 * n_N, t), jnp.zeros((self.laws.size,), q.dtype), memory.log, zero, zero,
             Effort(zero, zero, zero), status, stats, schedule,
         )  # fmt: skip
 
@@ -149,7 +152,7 @@ class RowLoop:
         result, kind, meeting = only_if(d.event, lambda: self._happen(theta, s, trial, d, at))
         # What the contacts do at the very start is no event, unless they are hit.
         kind = jnp.where(d.event & (~s.fresh | (kind == EventKind.IMPACT)), kind, EventKind.NONE)
-        went_on = Mode(s.mode.closed, s.mode.stick, self.turned(s.mode, at))
+        went_on = s.mode._replace(direction=self.turned(s.mode, at))
         counts = Effort(
             s.effort.accepted + d.accept,
             s.effort.rejected + (~d.accept & ~s.fresh),
@@ -158,7 +161,7 @@ class RowLoop:
         which = jnp.where(d.located, trial.verdict.which, jnp.where(d.still, self._hit(at, theta.tol), -1))
         slot = Slot(
             Start(s.t, s.q, s.u, s.mode.direction), trial.h, jnp.asarray(True), d.still, trial.last & d.passes, d.event,
-            which, s.mode.closed, s.mode.stick, meeting,
+            which, s.mode, meeting,
             result.mode, result.roots._replace(r=jnp.where(d.event, result.roots.r, 1.0)),
         )  # fmt: skip
         counts_as_slot = d.accept | d.still
@@ -173,6 +176,7 @@ class RowLoop:
             P=s.P + jnp.where(d.accept, trial.step.P, 0.0) + jnp.where(d.event, result.P, 0.0),
             log=s.log.add(kind, self._instants(at, result), s.slot),
             slot=s.slot + counts_as_slot,
+            idle=jnp.where(d.accept & (at.t > s.t + self.nearby(theta)), 0, s.idle + 1),
             effort=counts,
             status=self._status(theta, s, trial, d, at, result, meeting),
             stats=choose(d.event, worse(s.stats, result.stats), s.stats),

@@ -179,7 +179,7 @@ class Meeting:
         begins = stays & ~slides & ~breaks & ((start_speed > limit) | ~laws.rough(mu))
         direction = jnp.where(laws.spread(begins), start, direction)
         stick = closed & ~(slides | breaks | begins) & (dimensions(laws) > 0)
-        return Mode(closed, stick, direction)
+        return Mode(closed, stick, direction, lax.stop_gradient(force))
 
     def _settled(self, u: Array, P: Array, mode: Mode) -> tuple[Array, Array, Array, Array, Array]:
         system, at = self.motion.system, self.at

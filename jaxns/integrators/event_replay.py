@@ -65,7 +65,7 @@ def _step(row: RowLoop, theta: Theta, start: Start, P: Array, s: Slot) -> tuple[
     """One accepted step, and the event at its end."""
     t, q, u, direction = start
     system, t_end = theta.system, theta.t + theta.dt
-    mode = Mode(s.closed, s.stick, direction)
+    mode = s.mode._replace(direction=direction)
     motion = Motion(system, mode, row.settings.lcp)
     tolerance, rest_speed = row.settings.tolerances(q.dtype)
     moves = s.used & ~s.still

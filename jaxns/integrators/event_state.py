@@ -189,8 +189,7 @@ class Slot(NamedTuple):
     last: Array  # bool: the step that ends the row
     event: Array  # bool: an event ends the step
     which: Array  # its indicator, −1 if the instant does not depend on one
-    closed: Array  # (n_N,) mode of the step
-    stick: Array
+    mode: Mode  # of the step
     encounter: Encounter
     after: Mode  # mode after the event
     roots: Root  # of its two inclusions

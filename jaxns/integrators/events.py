@@ -93,7 +93,7 @@ def indicators(motion: Motion, laws: LawTable, at: Point, slow: Array | None = N
 
     `slow` (n_N,) is the slip velocity that counts as none, by default zero.
     """
-    system, (closed, stick, direction) = motion.system, motion.mode
+    system, (closed, stick, direction, _) = motion.system, motion.mode
     mu = system.coefficients(system.rows(at.t, at.q, at.u), at.q.dtype)[2]
     _, _, gamma_F = laws.split(at.velocities)
     _, force_N, force_F = laws.split(at.force)

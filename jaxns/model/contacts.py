@@ -59,8 +59,8 @@ class Contacts:
             raise ValueError(
                 f"Contacts: {type(law).__name__ if law else 'Coulomb'} friction needs a normal force, and contacts without "
                 "a gap have none: they would be frictionless. Give a gap; or a law whose forces need no normal force "
-                "(jaxns.SpragClutch(), or one of your own with needs_normal_force = False); or, where the normal force "
-                "is known, write the friction force into `force`, for example −mu N tanh(v / v0)."
+                "(jaxns.SpragClutch(), or one of your own with needs_normal_force = False); or, where the normal force is "
+                "known, as in a brake, a pad that it presses: docs/laws.md, or friction= of a joint of jaxns.Mechanism."
             )
         self.gap, self.slip, self.law = gap, slip, law
         self.e_N, self.e_F, self.mu = (c if callable(c) else as_float_leaves(c) for c in (e_N, e_F, mu))

@@ -95,12 +95,12 @@ def _run(system: System, smooth: Smooth, error_per: ErrorPer, q0: Array, u0: Arr
     integrator = _Traced(
         smooth, tol, tol, error_per=error_per, drift=drift, h_min=h_min, h_max=h_max, max_steps=MAX_STEPS[type(smooth)]
     )
-    t, none = jnp.zeros_like(t1), jnp.zeros((0,), bool)
+    t = jnp.zeros_like(t1)
     memory = integrator.start(system, t, q0, u0, t1)
     row = RowLoop(integrator, system.rows(t, q0, u0))
     outcome, schedule = row.run(Theta(system, t, t1, q0, u0, memory, jnp.asarray(1e-10)), record=True)
     assert schedule is not None
-    motion = Motion(system, Mode(none, none, jnp.zeros((0,))))
+    motion = Motion(system, Mode.open(row.laws, q0.dtype))
     tolerance, _ = integrator.tolerances(q0.dtype)
 
     def step(state: Any, h: Array) -> Any:

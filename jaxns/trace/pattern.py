@@ -127,11 +127,14 @@ def _apply(equation: Any, values: list[_Value], size: int) -> list[_Value]:
 
 
 def _grown(value: _Value, shape: tuple[int, ...]) -> _Value:
-    """A scalar as an array of the given shape: elementwise operations also take one of these with arrays."""
-    if value.nonzero.shape == shape or value.nonzero.ndim:
+    """A scalar, or an array with axes of length one, at its full size: elementwise operations take these with arrays."""
+    own = value.nonzero.shape or (1,) * len(shape)
+    if own == shape or len(own) != len(shape) or any(n not in (1, m) for n, m in zip(own, shape, strict=True)):
         return value
+    size = len(value.depends)
     known = None if value.known is None else np.broadcast_to(value.known, shape)
-    return _Value(np.broadcast_to(value.nonzero, shape), _columns(value.depends, shape), known)
+    depends = np.broadcast_to(value.depends.reshape(size, *own), (size, *shape))
+    return _Value(np.broadcast_to(value.nonzero, shape), depends, known)
 
 
 def _columns(depends: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:

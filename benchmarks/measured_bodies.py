@@ -1,0 +1,342 @@
+"""Models of measured experiments: a planar square, a cube and a two-link elbow that are thrown onto a flat ground.
+
+The records are public: the square in DAIRLab/ImpactModeling ("Wang/Wang-Mason Square", data of N. Fazeli, MIT), the cube in
+DAIRLab/dair_pll (assets/contactnets_cube), the elbow in ebianchi/dair_pll (assets/contactnets_elbow), all BSD-3. Each file
+`*.npz` holds `rows`, one record after the other, and `starts`; poses come first in a row.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from scipy.spatial.transform import Rotation
+
+import jaxns as ns
+from jaxns.model.rotation import quaternion_product, rotation_matrix
+
+ROWS, KNOWN = 41, 5  # rows of a fit; of these the first are given
+SQUARE, CUBE, LINK = 0.06, 0.1048, np.array([0.1, 0.05, 0.05])  # side lengths, m
+CORNERS = np.array([[x, y, z] for x in (-0.5, 0.5) for y in (-0.5, 0.5) for z in (-0.5, 0.5)])
+
+
+class Experiment(NamedTuple):
+    name: str
+    rate: float  # rows per second
+    every: int  # steps per row
+    guess: dict[str, float]
+    bounds: dict[str, tuple[float, float]]
+    scale: np.ndarray  # what one unit of each residual column is worth
+    run: Callable[..., Any]  # (params, start, rows) -> poses
+    residual: Callable[[Any, Any], Any]
+
+
+def read(path: Path) -> list[np.ndarray]:
+    """The records of a file."""
+    with np.load(path) as file:
+        rows, starts = file["rows"], file["starts"]
+    return [rows[a:b] for a, b in itertools.pairwise(starts)]
+
+
+# The square: q = (x, z, φ) of the marked point, (cx, cz) the centre of mass seen from it ------------------------------
+
+
+def _square_corners(q: Any, p: Any) -> Any:
+    K = jnp.array([[1.0, 1.0], [1.0, -1.0], [-1.0, 1.0], [-1.0, -1.0]]) * 0.5 * p["side"] - jnp.stack([
+        p["cx"],
+        p["cz"],
+    ])
+    c, s = jnp.cos(q[2] + p["turn"]), jnp.sin(q[2] + p["turn"])
+    return jnp.stack([c * K[:, 0] - s * K[:, 1], s * K[:, 0] + c * K[:, 1]], axis=1)
+
+
+def _square_gap(t: Any, q: Any, p: Any) -> Any:
+    return q[1] + _square_corners(q, p)[:, 1] - p["ground"]
+
+
+def _square_slip(t: Any, q: Any, u: Any, p: Any) -> Any:
+    return (u[0] - _square_corners(q, p)[:, 1] * u[2])[:, None]
+
+
+def _square_mass(t: Any, q: Any, p: Any) -> Any:
+    one = jnp.ones_like(p["inertia"])
+    return jnp.diag(jnp.stack([one, one, p["inertia"] * SQUARE**2 / 6.0]))
+
+
+SQUARE_PARAMS = dict(
+    e_N=0.4, e_F=0.3, mu=0.15, inertia=0.8, ground=0.0, turn=0.0, side=SQUARE, cx=0.0, cz=0.0, gravity=9.81
+)
+SQUARE_SYSTEM = ns.System(
+    SQUARE_PARAMS,
+    _square_mass,
+    potential=lambda t, q, p: p["gravity"] * q[1],
+    contacts=ns.Contacts(
+        _square_gap, _square_slip, e_N=lambda p: p["e_N"], e_F=lambda p: p["e_F"], mu=lambda p: p["mu"]
+    ),
+)
+
+
+def _square_run(params: Any, start: Any, dt: float, rows: int, every: int) -> Any:
+    p = {k: jnp.asarray(v) for k, v in (SQUARE_PARAMS | params).items()}
+
+    def centre(angle: Any) -> Any:
+        c, s = jnp.cos(angle + p["turn"]), jnp.sin(angle + p["turn"])
+        return jnp.stack([c * p["cx"] - s * p["cz"], s * p["cx"] + c * p["cz"], 0.0 * angle], axis=-1)
+
+    q, u = start["q"], start["u"]
+    r = centre(q[2])
+    u0 = u + u[2] * jnp.stack([-r[1], r[0], 0.0 * r[0]])
+    system = SQUARE_SYSTEM.with_params(**p)
+    traj = ns.simulate(
+        system, ns.Rattle(), q + r, u0, dt=dt / every, num_steps=(rows - 1) * every, save_every=every, check=False
+    ).failed_as_nan()
+    return traj.q - centre(traj.q[:, 2])
+
+
+# Boxes in space: q = (r, quaternion) of each, ω in the body -----------------------------------------------------------
+
+
+def _points(q: Any, corners: Any) -> Any:
+    """Corners from the centre, world frame."""
+    return corners @ rotation_matrix(q[3:7]).T
+
+
+def _gap_of(q: Any, corners: Any, p: Any) -> Any:
+    slope = jnp.stack([p["slope_x"], p["slope_y"]])
+    r = q[:3] + _points(q, corners)
+    return r[:, 2] - p["ground"] - r[:, :2] @ slope
+
+
+def _slip_of(q: Any, u: Any, corners: Any) -> Any:
+    omega = rotation_matrix(q[3:7]) @ u[3:6]
+    return (u[:3] + jnp.cross(omega[None], _points(q, corners)))[:, :2]
+
+
+FLOOR = dict(e_N=0.1, e_F=0.0, mu=0.2, ground=0.0, slope_x=0.0, slope_y=0.0, gravity=9.7)
+CUBE_PARAMS = FLOOR | dict(side=CUBE, inertia=1.0)
+CUBE_BODY = ns.bodies.quaternion_body()
+COEFFICIENTS = dict(e_N=lambda p: p["e_N"], e_F=lambda p: p["e_F"], mu=lambda p: p["mu"])
+
+
+def _body_params(p: Any) -> Any:
+    return {"m": jnp.asarray(0.37), "Theta": 8.1e-4 * p["inertia"] * jnp.ones(3)}
+
+
+CUBE_SYSTEM = ns.System(
+    CUBE_PARAMS,
+    mass=lambda t, q, p: CUBE_BODY["mass"](t, q, _body_params(p)),
+    kinematics=CUBE_BODY["kinematics"],
+    force=lambda t, q, u, p: jnp.stack([
+        0.0,
+        0.0,
+        -0.37 * p["gravity"],
+        0.0,
+        0.0,
+        0.0,
+    ]),  # equal moments: no gyroscopic one
+    contacts=ns.Contacts(
+        lambda t, q, p: _gap_of(q, p["side"] * CORNERS, p),
+        lambda t, q, u, p: _slip_of(q, u, p["side"] * CORNERS),
+        **COEFFICIENTS,
+    ),
+)
+
+
+def _cube_run(params: Any, start: Any, dt: float, rows: int, every: int) -> Any:
+    system = CUBE_SYSTEM.with_params(**{k: jnp.asarray(v) for k, v in (CUBE_PARAMS | params).items()})
+    return (
+        ns
+        .simulate(
+            system, ns.Rattle(), start["q"], start["u"], dt=dt / every, num_steps=(rows - 1) * every, save_every=every,
+            check=False,
+        )
+        .failed_as_nan()
+        .q
+    )  # fmt: skip
+
+
+# The elbow: two equal links with a hinge about y; the centre of mass of the second lies 35 mm from its origin -------------
+
+HINGE_1, HINGE_2 = np.array([-0.035, 0.06, 0.0]), np.zeros(3)
+ELBOW_PARAMS = FLOOR | dict(inertia=1.0, offset=0.035, damping=0.0)
+ELBOW_BODY = dict(m=0.37, Theta=6.167e-4)
+
+
+def _elbow_mass(t: Any, q: Any, p: Any) -> Any:
+    J = ELBOW_BODY["Theta"] * p["inertia"] * jnp.ones(3)
+    one = jnp.concatenate([jnp.full(3, ELBOW_BODY["m"]), J])
+    return jnp.diag(jnp.concatenate([one, one]))
+
+
+def _elbow_kinematics(t: Any, q: Any, u: Any, p: Any) -> Any:
+    body = CUBE_BODY["kinematics"]
+    return jnp.concatenate([body(t, q[:7], u[:6], p), body(t, q[7:], u[6:], p)])
+
+
+def _elbow_force(t: Any, q: Any, u: Any, p: Any) -> Any:
+    weight = -ELBOW_BODY["m"] * p["gravity"]
+    torque = p["damping"] * (u[10] - u[4])  # about the hinge
+    return jnp.stack([0.0, 0.0, weight, 0.0, torque, 0.0, 0.0, 0.0, weight, 0.0, -torque, 0.0])
+
+
+def _elbow_hinge(t: Any, q: Any, p: Any) -> Any:
+    """Common point, common axis y."""
+    A, B = rotation_matrix(q[3:7]), rotation_matrix(q[10:14])
+    joint = q[:3] + A @ HINGE_1 - q[7:10] - B @ jnp.stack([-p["offset"], 0.0, 0.0])
+    return jnp.concatenate([joint, jnp.stack([A[:, 0] @ B[:, 1], A[:, 2] @ B[:, 1]])])
+
+
+def _elbow_corners(p: Any) -> tuple[Any, Any]:
+    """From the centres of mass; the second link's box lies around its origin."""
+    return CORNERS * LINK, CORNERS * LINK + jnp.stack([0.035 - p["offset"], 0.0, 0.0])
+
+
+ELBOW_SYSTEM = ns.System(
+    ELBOW_PARAMS,
+    _elbow_mass,
+    kinematics=_elbow_kinematics,
+    force=_elbow_force,
+    constraint=_elbow_hinge,
+    contacts=ns.Contacts(
+        lambda t, q, p: jnp.concatenate([
+            _gap_of(q[:7], _elbow_corners(p)[0], p),
+            _gap_of(q[7:], _elbow_corners(p)[1], p),
+        ]),
+        lambda t, q, u, p: jnp.concatenate([
+            _slip_of(q[:7], u[:6], _elbow_corners(p)[0]),
+            _slip_of(q[7:], u[6:], _elbow_corners(p)[1]),
+        ]),
+        **COEFFICIENTS,
+    ),
+)
+
+
+def _elbow_run(params: Any, start: Any, dt: float, rows: int, every: int) -> Any:
+    """From link 1 and the hinge: poses (r, quaternion, hinge angle) of link 1."""
+    p = {k: jnp.asarray(v) for k, v in (ELBOW_PARAMS | params).items()}
+    q, u = start["q"], start["u"]  # (r, quaternion, angle), (v, ω, rate)
+    half = 0.5 * q[7]
+    turn = jnp.stack([jnp.cos(half), 0.0, jnp.sin(half), 0.0])
+    quaternion = quaternion_product(q[3:7], turn)
+    A, B = rotation_matrix(q[3:7]), rotation_matrix(quaternion)
+    arm = B @ jnp.stack([p["offset"], 0.0, 0.0])
+    omega_1 = A @ u[3:6]
+    omega_2 = omega_1 + A[:, 1] * u[6]
+    r2 = q[:3] + A @ HINGE_1 + arm
+    v2 = u[:3] + jnp.cross(omega_1, A @ HINGE_1) + jnp.cross(omega_2, arm)
+    q0, u0 = jnp.concatenate([q[:7], r2, quaternion]), jnp.concatenate([u[:6], v2, B.T @ omega_2])
+    traj = ns.simulate(
+        ELBOW_SYSTEM.with_params(**p), ns.Rattle(), q0, u0, dt=dt / every, num_steps=(rows - 1) * every, save_every=every,
+        check=False,
+    ).failed_as_nan()  # fmt: skip
+    a, b = traj.q[:, 3:7], traj.q[:, 10:14]
+    relative = jax.vmap(quaternion_product)(a * jnp.array([1.0, -1.0, -1.0, -1.0]), b)
+    angle = 2.0 * jnp.arctan2(relative[:, 2], relative[:, 0])
+    return jnp.concatenate([traj.q[:, :7], angle[:, None]], axis=1)
+
+
+def _pose(prediction: Any, record: Any) -> Any:
+    return ns.pose_residual(prediction, record)
+
+
+def _elbow_pose(prediction: Any, record: Any) -> Any:
+    """The hinge angle is known but for full turns."""
+    r = ns.pose_residual(prediction, record)
+    return r.at[:, 6].set(jnp.arctan2(jnp.sin(r[:, 6]), jnp.cos(r[:, 6])))
+
+
+def _difference(prediction: Any, record: Any) -> Any:
+    return prediction - record
+
+
+UNIT = (0.0, 1.0)
+FLAT = dict(e_N=UNIT, e_F=UNIT, mu=UNIT, ground=(-0.02, 0.02), gravity=(9.0, 10.5))
+TILT = dict(slope_x=(-0.1, 0.1), slope_y=(-0.1, 0.1))
+SHAPE = dict(inertia=(0.3, 3.0), side=(0.05, 0.07), turn=(-0.2, 0.2), cx=(-0.01, 0.01), cz=(-0.01, 0.01))
+HINGE = dict(inertia=(0.2, 2.0), offset=(0.0, 0.06), damping=(0.0, 0.1))
+EXPERIMENTS = {
+    "square": Experiment(
+        "square", 250.0, 8, {k: v for k, v in SQUARE_PARAMS.items() if k != "gravity"},
+        {k: v for k, v in FLAT.items() if k != "gravity"} | SHAPE,
+        np.array([5e-3, 5e-3, 0.1]), _square_run, _difference,
+    ),
+    "cube": Experiment(
+        "cube", 148.0, 8, dict(CUBE_PARAMS), FLAT | TILT | dict(side=(0.095, 0.115), inertia=(0.5, 2.0)),
+        np.array([5e-3] * 3 + [0.1] * 3), _cube_run, _pose,
+    ),
+    "elbow": Experiment(
+        "elbow", 148.0, 8, dict(ELBOW_PARAMS, damping=1e-4), FLAT | TILT | HINGE,
+        np.array([5e-3] * 3 + [0.1] * 4), _elbow_run, _elbow_pose,
+    ),
+}  # fmt: skip
+
+
+@lru_cache(maxsize=16)
+def predictor(name: str, rows: int) -> Callable[[Any, Any, Any], Any]:
+    """predict(shared, own, record): poses from a start that the record holds."""
+    e = EXPERIMENTS[name]
+
+    def predict(shared: Any, own: Any, record: Any) -> Any:
+        return {"poses": e.run(shared, {"q": record["q0"], "u": record["u0"]}, 1.0 / e.rate, rows, e.every)}
+
+    return predict
+
+
+def residual(name: str) -> Callable[[Any, Any], Any]:
+    return _RESIDUALS[name]
+
+
+_RESIDUALS = {
+    name: (lambda p, r, e=e: {"poses": e.residual(p["poses"], r["poses"])}) for name, e in EXPERIMENTS.items()
+}
+
+
+def starts(name: str, poses: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Positions and velocities at row 0 from a fit of free flight to the first rows: (N, nq), (N, nu)."""
+    e = EXPERIMENTS[name]
+    t = np.arange(KNOWN) / e.rate
+    A = np.stack([np.ones(KNOWN), t], axis=1)
+
+    def line(y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        found = np.linalg.lstsq(A, np.moveaxis(y, 1, 0).reshape(KNOWN, -1), rcond=None)[0]
+        return tuple(found.reshape(2, len(y), -1))  # type: ignore[return-value]
+
+    up = 1 if name == "square" else 2
+    y = poses[:, :KNOWN].copy()
+    y[:, :, up] += 0.5 * 9.75 * t**2
+    if name == "square":
+        return line(y)
+    r, v = line(y[:, :, :3])
+    q, omega = [], []
+    for turns in y[:, :, 3:7]:  # rotation vectors from the first row on
+        R = Rotation.from_quat(np.roll(turns, -1, axis=1))
+        first, rate = np.linalg.lstsq(A, (R[0].inv() * R).as_rotvec(), rcond=None)[0]
+        q.append(np.roll((R[0] * Rotation.from_rotvec(first)).as_quat(), 1))
+        omega.append(rate)
+    angle, rate = line(np.unwrap(y[:, :, 7:], axis=1)) if y.shape[2] > 7 else (np.zeros((len(y), 0)),) * 2
+    return np.concatenate([r, np.array(q), angle], axis=1), np.concatenate([v, np.array(omega), rate], axis=1)
+
+
+def poses_of(name: str, records: list[np.ndarray]) -> np.ndarray:
+    """(N, longest, nq) with NaN after the end; positions before quaternions."""
+    if name != "square":
+        order = [4, 5, 6, 0, 1, 2, 3] + ([7] if name == "elbow" else [])
+        return ns.stack_records([r[:, order] for r in records])
+    return ns.stack_records([r[:, :3] for r in records])
+
+
+def errors(name: str, predicted: np.ndarray, measured: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Position errors in mm and angles in degrees, row by row."""
+    if name == "square":
+        return 1e3 * np.linalg.norm((predicted - measured)[..., :2], axis=-1), np.degrees(
+            np.abs(predicted - measured)[..., 2]
+        )
+    flat = (jnp.asarray(x.reshape(-1, x.shape[-1])) for x in (predicted, measured))
+    r = np.asarray(EXPERIMENTS[name].residual(*flat)).reshape(*predicted.shape[:-1], -1)
+    return 1e3 * np.linalg.norm(r[..., :3], axis=-1), np.degrees(np.linalg.norm(r[..., 3:6], axis=-1))

@@ -1,0 +1,34 @@
+"""Mechanisms from parts: bodies, joints, force elements, shapes that touch."""
+
+from . import shapes
+from .errors import MechanismError
+from .forces import Damper, Force, Signal, Spring, Torque, TorsionSpring
+from .joints import Cylindrical, Distance, Fixed, Joint, Prismatic, Revolute, Spherical, Universal
+from .mechanism import Mechanism
+from .parts import Body
+from .rolling import Rolling, Skate
+from .touch import Touch
+
+__all__ = [
+    "Body",
+    "Cylindrical",
+    "Damper",
+    "Distance",
+    "Fixed",
+    "Force",
+    "Joint",
+    "Mechanism",
+    "MechanismError",
+    "Prismatic",
+    "Revolute",
+    "Rolling",
+    "Signal",
+    "Skate",
+    "Spherical",
+    "Spring",
+    "Torque",
+    "TorsionSpring",
+    "Touch",
+    "Universal",
+    "shapes",
+]

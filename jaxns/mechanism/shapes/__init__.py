@@ -1,0 +1,21 @@
+"""Shapes of bodies: their sizes are parameters, and they know points of theirs and the signed distance of other points."""
+
+from .base import Shape
+from .flat import Box, ConvexPolygon, HalfSpace
+from .round import Bore, Capsule, Cylinder, Disk, Ellipse, Ellipsoid, Sphere
+from .surface import Surface
+
+__all__ = [
+    "Bore",
+    "Box",
+    "Capsule",
+    "ConvexPolygon",
+    "Cylinder",
+    "Disk",
+    "Ellipse",
+    "Ellipsoid",
+    "HalfSpace",
+    "Shape",
+    "Sphere",
+    "Surface",
+]

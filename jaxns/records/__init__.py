@@ -1,0 +1,1 @@
+"""Identification from many records: shared parameters, and own ones of each record."""

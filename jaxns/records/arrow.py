@@ -1,0 +1,84 @@
+"""Least squares with an arrow-shaped normal matrix: shared parameters s, and own ones o_i of each record i.
+
+    Σ_i |r_i + J_o,i δo_i + J_s,i δs|² + Σ_i λ_i |D_o,i δo_i|² + λ |D_s δs|²  →  min
+
+Each record is squeezed into the triangle R of (J_o, J_s, r) = QR, which knows all of its squares. With damping added, one
+more QR eliminates δo_i, and what is left of all records is one small problem in δs: linear cost in the number of records,
+and no JᵀJ, whose condition is that of J squared. Numpy's LAPACK on the host; nothing of it is compiled by XLA.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.floating]
+
+
+class Step(NamedTuple):
+    shared: Floats  # δs (m,)
+    own: Floats  # δo (N, k)
+    predicted: Floats  # (N,) the squares that the linear model promises
+
+
+def triangles(J: Floats, r: Floats) -> Floats:
+    """R (N, p, p) of (J_o, J_s, r) with p = k + m + 1, from J (N, n, k + m) and r (N, n).
+
+    >>> J, r = np.array([[[1.0], [1.0]]]), np.array([[1.0, 3.0]])
+    >>> R = triangles(J, r)
+    >>> bool(np.allclose(R[0].T @ R[0], [[2.0, 4.0], [4.0, 10.0]]))
+    True
+    """
+    whole = np.concatenate([J, r[..., None]], axis=2)
+    missing = whole.shape[2] - whole.shape[1]
+    if missing > 0:
+        whole = np.pad(whole, ((0, 0), (0, missing), (0, 0)))
+    return np.asarray(np.linalg.qr(whole, mode="r"))
+
+
+def sizes(R: Floats, k: int) -> tuple[Floats, Floats]:
+    """Marquardt's scales: lengths of the columns, D_o (N, k) and D_s (m,), with a floor where a column vanishes."""
+    squares = np.sum(R[:, :, :-1] ** 2, axis=1)
+    own, shared = np.sqrt(squares[:, :k]), np.sqrt(np.sum(squares[:, k:], axis=0))
+    tiny = float(np.finfo(R.dtype).tiny) ** 0.5
+    floor = 1e-8 * np.max(own, axis=0, initial=0.0) + tiny
+    return np.maximum(own, floor), np.maximum(shared, 1e-8 * np.max(shared, initial=0.0) + tiny)
+
+
+def eliminate_own(R: Floats, k: int, damping: Floats) -> tuple[Floats, Floats]:
+    """The rows that give δo from δs (N, k, p), and the squares that are left for δs (N, m + 1, m + 1)."""
+    p = R.shape[2]
+    extra = np.zeros((len(R), k, p))
+    extra[:, np.arange(k), np.arange(k)] = np.sqrt(damping)[:, None] * sizes(R, k)[0]
+    damped = np.asarray(np.linalg.qr(np.concatenate([R, extra], axis=1), mode="r"))
+    return damped[:, :k], damped[:, k:, k:]
+
+
+def step(R: Floats, k: int, damping_own: Floats, damping: float, free: bool = True) -> Step:
+    """The damped step; with `free` False shared parameters stay."""
+    m = R.shape[2] - k - 1
+    rows, rest = eliminate_own(R, k, damping_own)
+    shared = np.zeros(m)
+    if free and m:
+        _, D = sizes(R, k)
+        squeezed = np.asarray(np.linalg.qr(rest.reshape(-1, m + 1), mode="r"))
+        A = np.concatenate([squeezed[:, :m], np.sqrt(damping) * np.diag(D)])
+        b = np.concatenate([squeezed[:, m], np.zeros(m)])
+        shared = -np.linalg.lstsq(A / D, b, rcond=None)[0] / D
+    right = rows[:, :, k:-1] @ shared + rows[:, :, -1]
+    own = -np.linalg.solve(rows[:, :, :k], right[..., None])[..., 0] if k else np.zeros((len(R), 0))
+    whole = np.concatenate([own, np.broadcast_to(shared, (len(R), m)), np.ones((len(R), 1))], axis=1)
+    return Step(shared, own, np.sum(np.einsum("nij,nj->ni", R, whole) ** 2, axis=1))
+
+
+def marginal(J_own: Floats, J_shared: Floats, curvature: Floats) -> Floats:
+    """J_s − J_o T (N, n, m): what is left of J_s where own parameters follow, in the metric of `curvature` (N, n)."""
+    if not J_own.shape[2]:
+        return J_shared
+    root = np.sqrt(curvature)[..., None]
+    length = np.linalg.norm(root * J_own, axis=1, keepdims=True)
+    length = np.where(length > 0.0, length, 1.0)
+    T = np.linalg.pinv(root * J_own / length, rcond=1e-10) @ (root * J_shared)
+    return J_shared - (J_own / length) @ T
