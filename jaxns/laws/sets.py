@@ -254,7 +254,7 @@ def contensou_gauge(x: Array, force: Array, torque: Array) -> Array:
 
     With y = (‖x_T‖/force, |x_τ|/torque) on the ray of the boundary's point b(u), it is n·y / n·b with the normal (κu, 1).
 
-    >>> float(contensou_gauge(jnp.array([1.0, 0.0, 0.0]), jnp.array(0.5), jnp.array(0.1)))
+    >>> round(float(contensou_gauge(jnp.array([1.0, 0.0, 0.0]), jnp.array(0.5), jnp.array(0.1))), 9)
     2.0
     """
     y_T = _root(jnp.sum(x[:2] ** 2, axis=0)) / jnp.where(force > 0.0, force, 1.0)
