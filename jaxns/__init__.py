@@ -2,6 +2,7 @@
 
 from . import contact_problems, models, scene
 from .analysis.arguments import FitWarning
+from .analysis.contact_forces import ContactForces, contact_forces
 from .analysis.convergence import ConvergenceStudy, convergence_study
 from .analysis.energy import Energy, ImpactGains, energy, impact_gains
 from .analysis.identification import Fit, IdentifiabilityWarning, IdentificationError, identify
@@ -22,7 +23,8 @@ from .integrators.energy_consistent import (
 from .integrators.event_driven import EventDriven
 from .integrators.events import EventKind, Events
 from .integrators.generalized_alpha import GeneralizedAlpha
-from .integrators.ggl import GGLDecoupled, GGLUnified
+from .integrators.ggl import GGLUnified
+from .integrators.ggl_decoupled import GGLDecoupled
 from .integrators.lobatto import Lobatto
 from .integrators.located import Located
 from .integrators.moreau import Moreau
@@ -74,6 +76,7 @@ __all__ = [
     "AnisotropicCoulomb",
     "Body",
     "Complementarity",
+    "ContactForces",
     "ContactSolution",
     "Contacts",
     "Contensou",
@@ -140,6 +143,7 @@ __all__ = [
     "cache",
     "check_records",
     "consistent",
+    "contact_forces",
     "contact_problems",
     "convergence_study",
     "energy",

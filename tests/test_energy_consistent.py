@@ -325,3 +325,12 @@ def test_wrong_systems_are_refused(integrator):
 def test_wrong_options_are_refused(options):
     with pytest.raises(ValueError, match="must be one of"):
         ns.EnergyConstantMass(**options)
+
+
+@pytest.mark.parametrize(("damping", "factor"), [("midpoint", 0.9 / 1.1), ("begin", 0.8)])
+def test_forces_without_potential_at_the_midpoint_or_at_the_begin(damping, factor):
+    """u̇ = −2 u with Δt = 0.1: (1 − Δt)/(1 + Δt) or 1 − 2Δt in each step."""
+    system = ns.System(None, lambda t, q, p: jnp.eye(1), force=lambda t, q, u, p: -2.0 * u)
+    scheme = ns.EnergyConstantMass(damping=damping)
+    traj = ns.simulate(system, scheme, jnp.zeros(1), jnp.ones(1), dt=0.1, num_steps=5)
+    np.testing.assert_allclose(traj.u[:, 0], factor ** np.arange(6), rtol=1e-9)

@@ -8,6 +8,7 @@ import pytest
 from reference_motions import Belt, bounces, rk4, slope_motion
 
 import jaxns as ns
+from jaxns.laws.sets import contensou_boundary
 
 EVENT = ns.EventDriven()
 Kind = ns.EventKind
@@ -340,9 +341,67 @@ def test_wrong_arguments_are_named(wrong):
 
 
 def test_laws_without_a_gauge_are_refused():
-    problem = ns.models.tippedisk(law=ns.Contensou("exact"))
+    """A cylinder lets sliding and drilling begin and end apart, which one mode of a contact cannot say."""
+    problem = ns.models.tippedisk(law=ns.Contensou("cylinder"))
     with pytest.raises(TypeError, match="Contensou"):
         ns.simulate(problem.system, EVENT, problem.q0, problem.u0, dt=0.01, num_steps=1)
+
+
+def test_exact_contensou_friction_lets_go_where_its_set_ends():
+    """A puck under a force and a torque that grow in the direction of a known point of the boundary of B_F."""
+    mu, R_bar, m, gravity, ratio = 0.3, 0.5, 0.5, 10.0, 0.8
+    b_T, b_tau = (float(b) for b in contensou_boundary(jnp.asarray(ratio)))
+    load = mu * m * gravity / 0.67 * np.array([b_T, 0.0, 0.0, R_bar * b_tau])  # reaches the boundary at t = 0.67 s
+    floor = ns.Contacts(
+        lambda t, q, p: q[2:3],
+        lambda t, q, u, p: u[None, jnp.array([0, 1, 3])],
+        mu=jnp.array([[mu, mu, mu * R_bar]]),
+        law=ns.Contensou("exact"),
+    )
+    weight = np.array([0.0, 0.0, -m * gravity, 0.0])
+    system = ns.System(
+        None,
+        lambda t, q, p: jnp.diag(jnp.array([m, m, m, 0.1])),
+        contacts=floor,
+        force=lambda t, q, u, p: t * load + weight,
+    )
+    traj = ns.simulate(system, EVENT, jnp.zeros(4), jnp.zeros(4), dt=0.1, t1=0.8)
+    assert kinds(traj)[0] == Kind.SLIP
+    np.testing.assert_allclose(traj.events.t[0], 0.67, atol=1e-8)
+    small = ns.simulate(system, ns.Rattle(), jnp.zeros(4), jnp.zeros(4), dt=2e-4, t1=0.8)
+    np.testing.assert_allclose(traj.u[-1], small.u[-1], atol=2e-5)
+
+
+def test_a_freewheel_lets_go_and_locks_where_its_force_and_its_speed_vanish():
+    """u̇ = f(t) + λ, 0 ≤ u ⊥ λ ≥ 0 with f = −cos t − 0.2, from rest: free from f = 0 until the speed is zero again."""
+    freewheel = ns.Contacts(None, lambda t, q, u, p: u[:, None], law=ns.SpragClutch())
+    push = lambda t, q, u, p: -jnp.cos(t)[None] - 0.2  # noqa: E731
+    system = ns.System(None, lambda t, q, p: jnp.eye(1), force=push, contacts=freewheel)
+    traj = ns.simulate(system, EVENT, jnp.zeros(1), jnp.zeros(1), dt=0.25, t1=7.5)
+
+    def speed(t):
+        return np.sin(start) - np.sin(t) - 0.2 * (t - start)
+
+    start = np.arccos(-0.2)
+    low, high = start + 1.0, 7.5
+    for _ in range(60):
+        middle = 0.5 * (low + high)
+        low, high = (middle, high) if speed(middle) > 0.0 else (low, middle)
+    assert kinds(traj) == [Kind.SLIP, Kind.STICK]
+    np.testing.assert_allclose(traj.events.t, [start, low], atol=1e-8)
+    t = np.asarray(traj.t)
+    np.testing.assert_allclose(traj.u[:, 0], np.where((t > start) & (t < low), speed(t), 0.0), atol=1e-9)
+    holding = np.sin(start) + 0.2 * start + np.sin(7.5) - np.sin(low) + 0.2 * (7.5 - low)  # ∫ λ dt
+    np.testing.assert_allclose(np.sum(traj.P_F), holding, atol=1e-8)
+
+
+def test_a_freewheel_is_hit_through_a_contact():
+    """Möller 2011, §3.9: the impact with ε = (0, 1) ends with u⁺ = (0, u₁ − u₂)."""
+    problem = ns.models.sprag_clutch(u1=1.5, u2=-1.0)
+    with pytest.warns(UserWarning, match="different restitution coefficients"):
+        traj = ns.simulate(problem.system, EVENT, problem.q0, problem.u0, dt=0.01, num_steps=2)
+    np.testing.assert_allclose(traj.u[-1], [0.0, 2.5], atol=1e-9)
+    np.testing.assert_allclose(traj.q[-1], [0.0, 0.05], atol=1e-9)
 
 
 class Tilted(ns.AnisotropicCoulomb):

@@ -234,3 +234,21 @@ def test_no_percussion_acts_across_an_open_gap(dt):
     assert np.max(np.minimum(gap, percussion)) <= 1e-9
     assert 0.1 * percussion.size < np.sum(percussion > 1e-6) < 0.5 * percussion.size
     np.testing.assert_allclose(q[:, 0], np.asarray(runs[1].q)[:, 0], atol=1e-4)
+
+
+def test_scheme_to_the_letter_keeps_its_own_linearised_equations():
+    """(41) and (42) at the end of a step that the paper's active set finds in contact."""
+    dt, scheme = 1e-5, ns.GGLUnified(linearised=True)
+    system = UNILATERAL.system
+    traj = ns.simulate(system, scheme, UNILATERAL.q0, UNILATERAL.u0, dt=dt, num_steps=600)
+    k = int(np.flatnonzero(np.any(np.asarray(traj.P_N) > 0.0, axis=1))[1]) - 1  # a step with contact
+    (q, u), (q_end, u_end) = ((traj.q[i], traj.u[i]) for i in (k, k + 1))
+    W = system.W(traj.t[k] + 0.5 * dt, 0.5 * (q + q_end), u)[:, :4]  # of the normals
+    gap = system.g_N(traj.t[k], q) + W.T @ (q_end - q)
+    rate = system.g_N_dot(traj.t[k], q, u) + W.T @ (u_end - u)
+    active = np.asarray(traj.P_N[k + 1]) > 0.0
+    xi = np.asarray(rate + float(system.params["e_N"]) * system.g_N_dot(traj.t[k], q, u))
+    assert active.any()
+    np.testing.assert_allclose(xi[active], 0.0, atol=1e-8)
+    assert np.all(np.asarray(gap)[active] >= -1e-9)
+    assert np.all(np.asarray(system.g_N(traj.t[k], q + 0.5 * dt * u))[active] < 0.0)  # (11)

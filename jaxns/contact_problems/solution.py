@@ -56,6 +56,7 @@ def solve_contacts(
     - mu: friction coefficients, a number, (n,), or (n, d) for laws with one for each friction row
     - d: friction rows of each contact: 0, 1, 2 or 3
     - method: "newton" (semismooth Newton, then "path" where that does not suffice); "path" (the smoothed path alone);
+      "natural_newton" (semismooth Newton on the natural residual, as in the papers, without a safeguard);
       "projected_jacobi", "recovered_jacobi", "projected_gauss_seidel", "recovered_gauss_seidel" (sweeps of projections);
       "projected_newton" (the same as "projected_jacobi" for this linear problem); "lemke" (pivoting, for d = 0 and 1).
       Laws with `transformed=True` make any of them a transformed method

@@ -64,6 +64,14 @@ class Instant(NamedTuple):
     tol: Array
 
 
+def instant_of(system: System, t: Array, q: Array, u: Array, tau: Array, near: Array, tol: Array) -> Instant:
+    """A state as it is, with gaps and velocities up to `near` taken for zero."""
+    laws = law_table(system.rows(t, q, u))
+    closed = (system.g_N(t, q) <= near) & (system.g_N_dot(t, q, u) <= near)
+    direction, speed = unit_slips(laws, system.gamma_F(t, q, u))
+    return Instant(system, t, q, u, closed, (speed > near) & laws.can_slide(direction), direction, tau, tol)
+
+
 def as_impact(rows: Rows, instant: Instant, d: AnyDirections) -> Impact:
     """The inclusion of the accelerations,
 

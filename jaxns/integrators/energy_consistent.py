@@ -2,7 +2,7 @@
 
 All of them pose the same impact-free step from (q^B, u^C) to (q^E, u^E), with discrete derivatives D(q^B, q^E) of
 potential, constraints and gaps. They differ in the form of the inertia terms, in the levels of the constraints, and in
-what they do about impacts. Forces that have no potential are taken at the midpoint, with the mean velocity.
+what they do about impacts. Forces that have no potential are taken at the midpoint, with the mean velocity, or explicitly.
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ from .reduced import Restitution, check_restitution, solve_impact
 Normals = Literal["discrete", "begin"]
 Levels = Literal["both", "position"]
 Sticking = Literal["consistent", "moreau"]
+Damping = Literal["midpoint", "begin"]
 
 
 class _Memory(NamedTuple):
@@ -46,12 +47,14 @@ class _Consistent(ABC):
     """What all energy-consistent integrators share."""
 
     normals: Normals = "discrete"
+    damping: Damping = "midpoint"
     tol: float | None = None
     solver: str = "newton"
 
     def __post_init__(self) -> None:
         check_solver(self)
         self._check("normals", Normals)
+        self._check("damping", Damping)
 
     def _check(self, name: str, allowed: Any) -> None:
         if getattr(self, name) not in get_args(allowed):
@@ -71,6 +74,7 @@ class _Consistent(ABC):
         """The form of the impact-free step; raises where the scheme does not fit the system."""
 
     def _impact_free(self, form: Form, theta: Theta) -> tuple[End, Any]:
+        form = form._replace(explicit_damping=self.damping == "begin")
         free = ImpactFree(theta.system.rows(theta.t, theta.q, theta.u), form)
         end, stats = implicit.solve(free.problem().solved_by(self.solver), theta)
         return end, with_row_of_system(stats, free.rows_of_system())
@@ -95,6 +99,8 @@ class EnergyConstantMass(_Consistent):
 
     - levels: "both", or "position" for g(q^E) = 0 alone (5.31), whose velocities oscillate about the constraint
     - normals: directions of normal forces, "discrete" for Dg_N (then g_N(q^E) ≥ g_N(q^B)) or "begin" for W_N(q^B)
+    - damping: forces without a potential at the "midpoint", with the mean velocity, so that damping takes energy away; or
+      at the "begin" (t^B, q^B, u^C) of the impact-free step as in the thesis, which is explicit, and where it may not
     - tol: tolerance on constraints in metres, and on velocities relative to their size above 1 m/s;
       by default from the dtype
     - solver: how inclusions are solved: "newton", or another method of `jaxns.solve_contacts`, to compare
@@ -132,7 +138,7 @@ class EnergyCoordinateMass(_Consistent):
 
     G_ij = (∂M_ik/∂q_j − ∂M_jk/∂q_i) u_k (Möller 2011, eq. 5.58). Its accuracy is of first order.
 
-    - normals, tol, solver: as in `EnergyConstantMass`
+    - normals, damping, tol, solver: as in `EnergyConstantMass`
 
     >>> import jax.numpy as jnp
     >>> import jaxns as ns
@@ -168,8 +174,8 @@ class EnergyDecomposedMass(_Consistent):
     and the rows of `EnergyConstantMass` (Möller 2011, eq. 5.72). The gyroscopic forces are H, those of `System.gyroscopic`.
     Contacts are perfectly elastic.
 
-    - midpoint: Q and H at the midpoint, which is of second order instead of first
-    - normals, tol, solver: as in `EnergyConstantMass`
+    - midpoint: Q and H at the midpoint, of second order; False takes those of q^B as (5.72) is printed, of first order
+    - normals, damping, tol, solver: as in `EnergyConstantMass`
 
     >>> import jax.numpy as jnp
     >>> import jaxns as ns
@@ -234,7 +240,7 @@ class EnergyTwoStep(_TwoStep):
     - midpoint: as in `EnergyDecomposedMass`
     - restitution: "newton"; or "reduce", which weakens e_N and e_F for impacts that have no solution, counted in
       `traj.reduced`
-    - normals, tol, solver: as in `EnergyConstantMass`
+    - normals, damping, tol, solver: as in `EnergyConstantMass`
 
     >>> import jaxns as ns
     >>> p = ns.models.impact_oscillator()
@@ -271,7 +277,7 @@ class EnergyQuaternion(_Consistent):
     with the midpoints q̄, ū, and W_N = F(q̄)ᵀ Dg_Nᵀ or W_N(q^B) (Möller 2011, eq. 5.141). The length of quaternions is kept
     exactly. The energy never rises if all restitution coefficients are equal.
 
-    - normals, tol, solver: as in `EnergyConstantMass`
+    - normals, damping, tol, solver: as in `EnergyConstantMass`
 
     >>> import jax.numpy as jnp
     >>> import jaxns as ns
@@ -301,7 +307,7 @@ class EnergyQuaternionTwoStep(_TwoStep):
     (Möller 2011, eqs. 5.157, 5.158): gaps do not drift, for any restitution coefficients.
 
     - restitution: as in `EnergyTwoStep`
-    - normals, tol, solver: as in `EnergyConstantMass`
+    - normals, damping, tol, solver: as in `EnergyConstantMass`
 
     >>> import jax.numpy as jnp
     >>> import jaxns as ns

@@ -307,8 +307,8 @@ class RowLoop:
     def _next_h(self, s: _State, trial: _Trial, d: _Decision) -> Array:
         """h_new = s h (allowed / error)^(1/k), k the order of error / allowed in h, with bounded factors."""
         error = jnp.maximum(trial.step.error, jnp.finfo(s.h.dtype).tiny)
-        order = self.settings.smooth.error_order - (self.settings.error_per == "second")
-        factor = 0.9 * (self._allowed(trial.h) / error) ** (1.0 / order)
+        exponent = self.settings.smooth.step_exponent(self.settings.error_per == "second")
+        factor = 0.9 * (self._allowed(trial.h) / error) ** exponent
         factor = jnp.clip(jnp.where(jnp.isfinite(factor), factor, 0.1), 0.2, 5.0)
         grown = trial.h * factor
         # A step that the row cut short says little about the next one.

@@ -176,7 +176,7 @@ class Meeting:
         closed = stays & ((laws.split(force)[1] > 0.0) | (rate_N <= limit))
         start, start_speed = unit_slips(laws, rate_F)
         mu = system.coefficients(self.rows, u.dtype)[2]
-        begins = stays & ~slides & ~breaks & ((start_speed > limit) | (laws.gather(mu) <= 0.0))
+        begins = stays & ~slides & ~breaks & ((start_speed > limit) | ~laws.rough(mu))
         direction = jnp.where(laws.spread(begins), start, direction)
         stick = closed & ~(slides | breaks | begins) & (dimensions(laws) > 0)
         return Mode(closed, stick, direction, lax.stop_gradient(force))

@@ -95,12 +95,11 @@ def indicators(motion: Motion, laws: LawTable, at: Point, slow: Array | None = N
     """
     system, (closed, stick, direction, _) = motion.system, motion.mode
     mu = system.coefficients(system.rows(at.t, at.q, at.u), at.q.dtype)[2]
-    rough = laws.gather(mu) > 0.0
     _, _, gamma_F = laws.split(at.velocities)
     _, force_N, force_F = laws.split(at.force)
     slip = laws.gather(gamma_F * direction) - (0.0 if slow is None else slow)
     values = jnp.stack([at.gap, force_N, slip, force_N - laws.gauge(force_F, mu)])
-    applies = jnp.stack([~closed, closed, closed & ~stick & rough, closed & stick])
+    applies = jnp.stack([~closed, closed, closed & ~stick & laws.rough(mu), closed & stick])
     return jnp.where(applies, values, jnp.inf)
 
 

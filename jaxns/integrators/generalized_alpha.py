@@ -14,7 +14,7 @@ from ..model.system import Rows, System
 from ..solve import implicit
 from ..solve.inclusion import Problem, Scaling
 from . import velocity_level
-from .acceleration_level import Instant, decision, unit_slips
+from .acceleration_level import Instant, decision, instant_of, unit_slips
 from .base import (
     Configuration,
     DirectDirections,
@@ -88,12 +88,8 @@ class GeneralizedAlpha:
     def start(self, system: System, t: Array, q: Array, u: Array, dt: Array) -> _Memory:
         """Accelerations and forces of the initial state, from the laws on acceleration level."""
         rows = system.rows(t, q, u)
-        near = jnp.sqrt(jnp.finfo(q.dtype).eps)
-        closed = (system.g_N(t, q) <= near) & (system.g_N_dot(t, q, u) <= near)
-        direction, speed = unit_slips(law_table(rows), system.gamma_F(t, q, u))
-        tol = jnp.asarray(tolerance(None, u.dtype), u.dtype)
-        slides = (speed > near) & law_table(rows).can_slide(direction)
-        instant = Instant(system, t, q, u, closed, slides, direction, dt, tol)
+        near, tol = jnp.sqrt(jnp.finfo(q.dtype).eps), jnp.asarray(tolerance(None, u.dtype), u.dtype)
+        instant = instant_of(system, t, q, u, dt, near, tol)
         (du, P), stats = implicit.solve(decision(rows), instant)
         u_dot, force = du / dt, P / dt
         return _Memory(_Past(u_dot, u_dot, force, force), of_position(rows, 0.0 * P), 0.0 * P, stats.status)

@@ -1,4 +1,4 @@
-"""Time stepping by Gear, Gupta and Leimkuhler: constraints and contacts on velocity level, positions corrected."""
+"""Gear, Gupta and Leimkuhler unified: impact law and non-penetration in one implicit step."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from ..model.system import Rows, System
 from ..solve import dense, implicit
 from ..solve.inclusion import Problem, Scaling
 from ..solve.lanes import total
-from ..trace.vectorise import materialise
 from . import velocity_level
 from .base import (
     Configuration,
@@ -28,127 +27,10 @@ from .base import (
     velocity_unit,
     with_row_of_system,
 )
-from .moreau import Moreau, midpoint, on_manifold
-from .position_level import of_position, position_laws
+from .moreau import Moreau, midpoint
+from .position_level import correction_velocity, covelocity, of_position, position_laws, position_rows
 
 Level = Literal["ggl", "index3", "index2", "index1"]
-
-
-def _covelocity(configuration: Configuration, n_g: int, psi: Array) -> Array:
-    """W ψ (nu,) for the directions of g and g_N."""
-    system, t, q, u = configuration
-
-    def rates(u: Array) -> Array:
-        return jnp.concatenate([system.g_dot(t, q, u)[:n_g], system.g_N_dot(t, q, u)])
-
-    return jax.vjp(rates, u)[1](psi)[0]
-
-
-def _correction_velocity(configuration: Configuration, covelocity: Array) -> Array:
-    """B W ψ (nq,)."""
-    system, t, q, u = configuration
-    return jax.jvp(lambda u: system.q_dot(t, q, u), (u,), (covelocity,))[1]
-
-
-def _position_rows(system: System, t: Array, q: Array, n_g: int) -> Array:
-    return jnp.concatenate([system.g(t, q)[:n_g], system.g_N(t, q)])
-
-
-@dataclass(frozen=True)
-class GGLDecoupled:
-    """Moreau's midpoint rule, and then the projection of its positions onto constraints and gaps.
-
-    With (u⁺, P) and the end position q̄ of `Moreau`, q_M its midpoint, and multipliers Ψ:
-
-        q⁺ = q̄ + B W(t_M, q_M) Ψ
-        g(t_{n+1}, q⁺) = 0,    g_N(t_{n+1}, q⁺) ∈ N_{R−}(−Ψ_N)
-
-    with B at q_M. With more q than u (quaternions) the midpoint rule of `Moreau` takes the velocity (u_n + u⁺)/2 + WΨ/Δt
-    instead, which keeps the length of quaternions.
-
-    (Schoeder, Ulbrich, Schindler 2014, eqs. 29–33.) First order. The correction knows nothing of the velocities, so the
-    total energy oscillates where contacts stay closed: `GGLUnified` couples the two. A closed contact sits on a switch, so
-    derivatives through it are one-sided.
-
-    - tol: tolerance on gaps and constraints in metres, and on velocities relative to their size above 1 m/s;
-      by default from the dtype
-    - solver: how inclusions are solved: "newton", or another method of `jaxns.solve_contacts`, to compare
-
-    >>> import jaxns as ns
-    >>> ball = ns.models.bouncing_ball()
-    >>> traj = ns.simulate(ball.system, ns.GGLDecoupled(), ball.q0, ball.u0, dt=0.01, t1=1.0)
-    >>> bool(traj.q[:, 1].min() >= 0.1 - 1e-9)
-    True
-    """
-
-    tol: float | None = None
-    solver: str = "newton"
-
-    def __post_init__(self) -> None:
-        check_solver(self)
-
-    @property
-    def num_solves(self) -> int:
-        return 2
-
-    def start(self, system: System, t: Array, q: Array, u: Array, dt: Array) -> Array:
-        return Moreau().start(system, t, q, u, dt)
-
-    def step(self, system: System, t: Array, q: Array, u: Array, dt: Array, memory: Array, tol: Array) -> Step:
-        free = Moreau(solver=self.solver).step(system, t, q, u, dt, memory, tol)
-        rows = system.rows(t, q, u)
-        projection = _projection(rows, position_laws(law_table(rows), rows.n_g))
-        theta = _ThetaProjection(Theta(system, t, dt, q, u, memory, tol), free.q, 0.5 * (u + free.u))
-        q_end, stats = implicit.solve(projection.solved_by(self.solver), theta)
-        stats = with_row_of_system(stats, of_position(rows, jnp.arange(law_table(rows).size)))
-        return free._replace(q=q_end, solves=(*free.solves, stats))
-
-
-class _ThetaProjection(NamedTuple):
-    step: Theta
-    q_free: Array
-    u_mean: Array  # of Moreau's step
-
-
-class _DataProjection(NamedTuple):
-    scaling: Scaling
-    theta: _ThetaProjection
-
-
-def _projection(rows: Rows, laws: LawTable) -> Problem:
-    """The projection in velocities ψ = Ψ/Δt and rows (g, g_N)/Δt, which keeps all scales near one."""
-
-    def data(theta: _ThetaProjection, r: Array) -> _DataProjection:
-        step = theta.step
-        unit = jnp.broadcast_to(step.dt, (laws.size,))
-        mu, closed = step.q[:0], jnp.ones((rows.n_N,), bool)
-        return _DataProjection(Scaling(r, mu, closed, unit[:0], unit, step.tol), theta)
-
-    def prepare(theta: _ThetaProjection) -> _DataProjection:
-        system, t_M, q_M, u = midpoint(theta.step)
-        W = materialise(system.W(t_M, q_M, u))
-        # The correction moves q along B W, so its Delassus diagonal is that of WᵀW.
-        return data(theta, laws.prox_parameters(of_position(rows, total(W * W)), q_M[:0]))
-
-    def direct(theta: _ThetaProjection) -> _DataProjection:
-        return data(theta, jnp.ones((laws.size,), theta.q_free.dtype))
-
-    def guess(data: _DataProjection) -> tuple[Array, Array]:
-        zero = jnp.zeros((laws.size,), data.theta.q_free.dtype)
-        return zero[:0], zero
-
-    def end(psi: Array, data: _DataProjection) -> Array:
-        step, here = data.theta.step, midpoint(data.theta.step)
-        covelocity = _covelocity(here, rows.n_g, psi)
-        if step.q.shape == step.u.shape:
-            return data.theta.q_free + step.dt * _correction_velocity(here, covelocity)
-        return on_manifold(lambda q: here.system.q_dot(here.t, q, data.theta.u_mean + covelocity), step.q, step.dt)
-
-    def equations(z: Array, psi: Array, data: _DataProjection) -> tuple[Array, Array]:
-        step = data.theta.step
-        return z, _position_rows(step.system, step.t + step.dt, end(psi, data), rows.n_g) / step.dt
-
-    return Problem(laws, prepare, direct, guess, equations, lambda z, psi, data: end(psi, data))
 
 
 @dataclass(frozen=True)
@@ -176,6 +58,9 @@ class GGLUnified:
     makes the two of one kind.
 
     - velocity_only: drop Ψ, which leaves an implicit Moreau rule that drifts
+    - linearised: (39)–(42) of the paper to the letter, to compare: gaps and rates linearised about (t_½, q_½), contacts
+      active where g_N(q_M) < 0 alone, Ψ ≥ 0 for these alone, and q⁺ moved by B W Ψ, without M⁻¹. A contact that rests lets
+      go in some steps and is caught in the next one, so its rate is slightly negative
     - bilateral: level of the constraints g: "ggl" for both, or "index3" for g = 0, "index2" for ġ = 0, "index1" for
       g̈ = 0 alone, all at the end of the step, to compare their drift
     - tol: tolerance on gaps and constraints in metres, and on velocities relative to their size above 1 m/s;
@@ -190,6 +75,7 @@ class GGLUnified:
     """
 
     velocity_only: bool = False
+    linearised: bool = False
     bilateral: Level = "ggl"
     tol: float | None = None
     solver: str = "newton"
@@ -209,10 +95,12 @@ class GGLUnified:
     def step(self, system: System, t: Array, q: Array, u: Array, dt: Array, memory: Array, tol: Array) -> Step:
         rows = system.rows(t, q, u)
         level: Level = "index2" if self.velocity_only and self.bilateral == "ggl" else self.bilateral
-        coupled = _Coupled(rows, level, not self.velocity_only, system.velocity_dependent_force(t, q, u))
+        implicit_u = system.velocity_dependent_force(t, q, u)
+        coupled = _Coupled(rows, level, not self.velocity_only, implicit_u, self.linearised)
         theta = Theta(system, t, dt, q, u, memory, tol)
         problem = coupled.problem().solved_by(self.solver)
-        (q_end, u_end, P), stats = implicit.solve(problem, _ThetaCoupled(theta, _active(theta, rows)))
+        active = _predicted(theta) if self.linearised else _active(theta, rows)
+        (q_end, u_end, P), stats = implicit.solve(problem, _ThetaCoupled(theta, active))
         return Step(q_end, u_end, P, lax.stop_gradient(P), (with_row_of_system(stats, coupled.rows_of_system()),))
 
 
@@ -226,6 +114,12 @@ class _DataCoupled(NamedTuple):
     theta: _ThetaCoupled
     M_inv: Array  # at (t_½, q_M)
     before: Array  # the terms (0, 0, e_N ġ_N,n, e_F γ_F,n) of ξ
+
+
+def _predicted(theta: Theta) -> Array:
+    """Contacts that the paper holds active: g_N(q_M) < 0 (11)."""
+    system, t_M, q_M, _ = midpoint(theta)
+    return system.g_N(t_M, q_M) < 0.0
 
 
 def _active(theta: Theta, rows: Rows) -> Array:
@@ -269,6 +163,7 @@ class _Coupled(NamedTuple):
     level: Level
     corrected: bool  # whether there is Ψ_N
     implicit_u: bool
+    linearised: bool
 
     @property
     def n_g(self) -> int:
@@ -309,7 +204,7 @@ class _Coupled(NamedTuple):
         system, t, q, u = midpoint(theta.step)
         d = Directions.at(Configuration(system, t, q, u))
         G = d.G_diagonal()
-        scale = self.join(G, self.of_position(G))
+        scale = self.join(G, self.of_position(total(d.W * d.W) if self.linearised else G))
         mu = system.coefficients(self.rows, u.dtype)[2]
         return self.data(theta, d.M_inv, self.laws.prox_parameters(scale, mu))
 
@@ -327,14 +222,21 @@ class _Coupled(NamedTuple):
         n_psi = self.laws.size - unit.shape[0]
         unit_y = self.join(unit, jnp.broadcast_to(dt, (n_psi,)))
         unit_S = jnp.broadcast_to(velocity_unit(u), (q.shape[0] + self.implicit_u * u.shape[0],))
-        psi = jnp.ones_like(theta.active)  # on position level the law itself tells open from closed
+        # On position level the law itself tells open from closed, if it is that of the gaps themselves.
+        psi = theta.active if self.linearised else jnp.ones_like(theta.active)
         closed = jnp.concatenate([theta.active, psi]) if self.corrected else theta.active
         return _DataCoupled(Scaling(r, mu, closed, unit_S, unit_y, tol), theta, M_inv, before)
 
     def guess(self, data: _DataCoupled) -> tuple[Array, Array]:
         system, t, _, q, u, P, _ = data.theta.step
         z = [system.q_dot(t, q, u)] + [u] * self.implicit_u
-        return jnp.concatenate(z), self.join(P, jnp.concatenate([jnp.zeros_like(P[: self.n_g]), 0.5 * self.normals(P)]))
+        kappa = self.share * self.normals(P)
+        return jnp.concatenate(z), self.join(P, jnp.concatenate([jnp.zeros_like(P[: self.n_g]), kappa]))
+
+    @property
+    def share(self) -> float:
+        """Share of P_N in κ_N, which obeys the law of the gaps."""
+        return 0.0 if self.linearised else 0.5
 
     def normals(self, P: Array) -> Array:
         """P_N of the contacts that have a Ψ, from the rows (g, γ, N, F)."""
@@ -343,7 +245,7 @@ class _Coupled(NamedTuple):
     def corrections(self, P: Array, position: Array) -> Array:
         """ψ (n_g + n_N,) from the percussions of both levels."""
         none = jnp.zeros((self.rows.n_N,), P.dtype)
-        psi_N = position[self.n_g :] - 0.5 * self.normals(P) if self.corrected else none
+        psi_N = position[self.n_g :] - self.share * self.normals(P) if self.corrected else none
         return jnp.concatenate([position[: self.n_g], psi_N])
 
     def state(self, z: Array, P: Array, data: _DataCoupled) -> tuple[Array, Array, Array]:
@@ -361,22 +263,41 @@ class _Coupled(NamedTuple):
         rate = system.q_dot(t_half, q_half, 0.5 * (u + u_end))
         if psi.shape[0]:
             here = Configuration(system, t_half, q_half, u)
-            covelocity = _covelocity(here, self.n_g, self.corrections(percussion, psi))
-            rate = rate + _correction_velocity(here, apply_inverse(data.M_inv, covelocity))
+            correction = covelocity(here, self.n_g, self.corrections(percussion, psi))
+            if not self.linearised:
+                correction = apply_inverse(data.M_inv, correction)
+            rate = rate + correction_velocity(here, correction)
         return q + dt * mean, u_end, jnp.concatenate([mean - rate, S_u])
 
     def equations(self, z: Array, P: Array, data: _DataCoupled) -> tuple[Array, Array]:
         system, t, dt, _, u, _, _ = data.theta.step
         q_end, u_end, S = self.state(z, P, data)
-        velocity = system.velocities(t + dt, q_end, u_end) + data.before
+        velocity, position = (
+            self.linear_rows(z, u_end, data) if self.linearised else self.exact_rows(q_end, u_end, data)
+        )
+        velocity = velocity + data.before
         if self.level == "index3":
             velocity = velocity.at[: self.rows.n_g].set(2.0 / dt * system.g(t + dt, q_end))
         if self.level == "index1":
             end = (t + dt, q_end, u_end)
             rates = (jnp.ones_like(dt), system.q_dot(*end), (u_end - u) / dt)
             velocity = velocity.at[: self.rows.n_g].set(dt * jax.jvp(system.g_dot, end, rates)[1])
-        position = _position_rows(system, t + dt, q_end, self.n_g) / dt
         return S, self.join(velocity, position if self.corrected else position[: self.n_g])
+
+    def exact_rows(self, q_end: Array, u_end: Array, data: _DataCoupled) -> tuple[Array, Array]:
+        """(ġ, γ, ġ_N, γ_F) and (g, g_N)/Δt at the end of the step."""
+        system, t, dt, *_ = data.theta.step
+        position = position_rows(system, t + dt, q_end, self.n_g) / dt
+        return system.velocities(t + dt, q_end, u_end), position
+
+    def linear_rows(self, z: Array, u_end: Array, data: _DataCoupled) -> tuple[Array, Array]:
+        """The same as the paper linearises them, (42) and (41)."""
+        system, t, dt, q, u, _, _ = data.theta.step
+        mean = z[: q.shape[0]]
+        middle = (t + 0.5 * dt, q + 0.5 * dt * mean)
+        change = system.velocities(*middle, u_end) - system.velocities(*middle, u)
+        rate = jax.jvp(lambda t, q: position_rows(system, t, q, self.n_g), middle, (jnp.ones_like(dt), mean))[1]
+        return system.velocities(t, q, u) + change, position_rows(system, t, q, self.n_g) / dt + rate
 
     def outputs(self, z: Array, P: Array, data: _DataCoupled) -> tuple[Array, Array, Array]:
         q_end, u_end, _ = self.state(z, P, data)

@@ -39,6 +39,7 @@ class Form(NamedTuple):
     velocity_friction: bool = False  # friction by γ_F(u^E) instead of Wᵀ(q^E − q^B)
     restitution: bool = False  # in the law of the one step
     gyroscopic: bool = False  # whether the gyro matrix of the kinematics acts
+    explicit_damping: bool = False  # whether forces without a potential are those of the begin of the step
     midpoint: bool = True  # whether kinematics are taken at the midpoint, or at q^B
 
 
@@ -140,7 +141,8 @@ class ImpactFree(NamedTuple):
         correction = apply_inverse(data.M_inv, dense.matmul(data.W[:, :n_g], kappa)) if form.both_levels else 0.0 * u
         velocity = u_mean - correction  # the velocity that does the work of the step
         if system.force is not None:
-            impulse = impulse + dt * system.force(t_mid, q_mid, velocity, system.params)
+            place = (t, q, u) if form.explicit_damping else (t_mid, q_mid, velocity)
+            impulse = impulse + dt * system.force(*place, system.params)
 
         contact_W = data.W[:, n_b:]
         if form.discrete_normals:

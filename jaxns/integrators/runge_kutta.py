@@ -88,6 +88,8 @@ class Smooth(Protocol):
     @property
     def error_order(self) -> int: ...  # k, where the error of `SmoothStep` is O(h^k)
 
+    def step_exponent(self, per_second: bool) -> float: ...  # of (allowed error / error) in the next step size
+
     def step(self, motion: Motion, t: Array, q: Array, u: Array, h: Array, tolerance: Tolerance) -> SmoothStep: ...
 
 
@@ -122,6 +124,10 @@ class HEM5:
     @property
     def error_order(self) -> int:
         return 6 if self.sharp else 5
+
+    def step_exponent(self, per_second: bool) -> float:
+        """As the paper prints it for (9), p = 5 in (10), although tol h / err is of order h⁻⁴."""
+        return 1.0 / (self.error_order - per_second) if self.sharp else 1.0 / 5.0
 
     def step(self, motion: Motion, t: Array, q: Array, u: Array, h: Array, tolerance: Tolerance) -> SmoothStep:
         system = motion.system
@@ -179,6 +185,9 @@ class RKF45:
     @property
     def error_order(self) -> int:
         return 5
+
+    def step_exponent(self, per_second: bool) -> float:
+        return 1.0 / (self.error_order - per_second)
 
     def step(self, motion: Motion, t: Array, q: Array, u: Array, h: Array, tolerance: Tolerance) -> SmoothStep:
         A, c = jnp.asarray(RKF45_A, q.dtype), jnp.asarray(RKF45_C, q.dtype)

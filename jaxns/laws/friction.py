@@ -177,7 +177,7 @@ class Contensou(FrictionLaw):
 
     - shape: "exact" is the set B_F of Hertz pressure; "ellipsoid" E_F and "cylinder" Z_F are its usual approximations (the
       cylinder leaves sliding and drilling uncoupled); "sphere" S_F is the ellipsoid solved in variables in which it is a
-      ball, which costs least (Möller 2011, §3.8 and eq. 2.52)
+      ball, which costs least (Möller 2011, §3.7.5 and eq. 2.52)
 
     >>> import jax.numpy as jnp
     >>> x, mu = jnp.array([0.9, 0.0, 0.9]), jnp.ones(3)
@@ -237,14 +237,18 @@ class Contensou(FrictionLaw):
         return self._ellipsoid.weights(mu)
 
     def gauge(self, P: Array, mu: Array) -> Array | None:
-        return self._ellipsoid.gauge(P, mu) if self.shape in ("ellipsoid", "sphere") else None
+        """None for the cylinder: sliding and drilling begin and end apart there, which no single mode of a contact says."""
+        if self.shape == "cylinder":
+            return None
+        return sets.contensou_gauge(P, mu[0], mu[2]) if self.shape == "exact" else self._ellipsoid.gauge(P, mu)
 
 
 @dataclass(frozen=True)
 class SpragClutch(FrictionLaw):
     """A freewheel: 0 ≤ ξ ⊥ P ≥ 0 on velocity level, for slips that may only be positive.
 
-    It needs no gap: `Contacts(None, slip, law=SpragClutch())`. Its percussion stands in `P_F`. (Möller 2011, §3.5.)
+    It needs no gap: `Contacts(None, slip, law=SpragClutch())`. Its percussion stands in `P_F`. (Möller 2011,
+    §3.7.2 and §3.9.)
 
     >>> import jax.numpy as jnp
     >>> SpragClutch().project(jnp.array([2.0]), jnp.zeros(1), jnp.zeros(())).tolist()
@@ -259,3 +263,7 @@ class SpragClutch(FrictionLaw):
 
     def smoothed(self, zeta: Array, mu: Array, reservoir: Array, tau: Array) -> Array:
         return sets.smoothed_positive(zeta, tau)
+
+    def gauge(self, P: Array, mu: Array) -> Array:
+        """−P: it draws on no normal force, and lets go as its own becomes negative."""
+        return -P[0]

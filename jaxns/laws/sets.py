@@ -249,11 +249,34 @@ def contensou_direction(x: Array, force: Array, torque: Array) -> Array:
     return jnp.where((x_T > 0.0) | (x_tau > 0.0), jnp.concatenate([along, turning[None]]), 0.0)
 
 
+def contensou_gauge(x: Array, force: Array, torque: Array) -> Array:
+    """How many times B_F must grow to have x on its boundary; arguments as in `project_contensou`.
+
+    With y = (‖x_T‖/force, |x_τ|/torque) on the ray of the boundary's point b(u), it is n·y / n·b with the normal (κu, 1).
+
+    >>> round(float(contensou_gauge(jnp.array([1.0, 0.0, 0.0]), jnp.array(0.5), jnp.array(0.1))), 9)
+    2.0
+    """
+    y_T = _root(jnp.sum(x[:2] ** 2, axis=0)) / jnp.where(force > 0.0, force, 1.0)
+    y_tau = _root(x[2] ** 2) / jnp.where(torque > 0.0, torque, 1.0)
+
+    def beside(s: Array, y_T: Array, y_tau: Array) -> Array:
+        b_T, b_tau = contensou_boundary(s / jnp.maximum(1.0 - s, 1e-12))
+        return y_T * b_tau - y_tau * b_T
+
+    fixed = lax.stop_gradient((y_T, y_tau))
+    root = _bracketed_root(lambda s: beside(s, *fixed), 0.5 * jnp.ones_like(y_T))
+    slope = jax.jvp(lambda s: beside(s, *fixed), (root,), (jnp.ones_like(root),))[1]
+    s = root - jnp.where(slope < 0.0, beside(root, y_T, y_tau) / jnp.where(slope < 0.0, slope, 1.0), 0.0)
+    b_T, b_tau = contensou_boundary(s / jnp.maximum(1.0 - s, 1e-12))
+    return (KAPPA * s * y_T + (1.0 - s) * y_tau) / (KAPPA * s * b_T + (1.0 - s) * b_tau)
+
+
 @jax.custom_jvp
 def contensou_boundary(u: Array) -> tuple[Array, Array]:
     """Sliding force b_T(u) and drilling torque b_τ(u) for u = sliding velocity / (R · drilling velocity) ≥ 0.
 
-    Hertz pressure on a disk of radius R; b_T in units of μλ_N, b_τ in units of R̄μλ_N, R̄ = 3πR/16 (Möller 2011, §3.8).
+    Hertz pressure on a disk of radius R; b_T in units of μλ_N, b_τ in units of R̄μλ_N, R̄ = 3πR/16 (Möller 2011, §3.7.5).
 
     >>> [round(float(b), 6) for b in contensou_boundary(jnp.array(0.0))]
     [0.0, 1.0]

@@ -187,6 +187,11 @@ class LawTable:
         ]
         return jnp.concatenate(parts) if parts else jnp.ones((0,), bool)
 
+    def rough(self, mu: Array) -> Array:
+        """Whether each contact has a friction force, or that of a freewheel (n_N,)."""
+        alone = [jnp.full((of.stop - of.start,), getattr(law, "unilateral", False)) for of, _, _, law in self.blocks()]
+        return (self.gather(mu) > 0.0) | jnp.concatenate([jnp.zeros((0,), bool), *alone])
+
     def gauge(self, P_F: Array, mu: Array) -> Array:
         """The normal percussion that each contact needs at least to carry P_F (n_N,)."""
         parts: list[Any] = []

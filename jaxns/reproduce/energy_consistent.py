@@ -82,6 +82,7 @@ def oscillator() -> Outcome:
             + ", ".join(f"{1e3 * e:.2g} mm (Δt {1e3 * dt:g} ms)" for e, dt in zip(errors, COARSE, strict=True))
             + f", fitted order {order:.1f}; energy rises by at most {max(rises):.0e} of its size in a step",
             bool(order > 0.0 and errors[-1] > errors[0] and max(rises) <= TOL),
+            "judged by a fitted order, for an impact may come late or early by chance with any one step size",
         ),
         Statement(
             "Moreau's rule with Δt = 10⁻³ s is unstable and diverges",
@@ -246,6 +247,7 @@ def constraint_levels() -> Outcome:
             f"ġ of a pendulum goes up and down in {100 * alternating:.0f} % of 400 steps (Δt = 0.02 s), with up to "
             f"{np.abs(alone.rate).max():.4f} m²/s",
             bool(alternating >= 0.9 and np.abs(alone.rate).max() > 1e-3),
+            "shown by a single pendulum, whose own motion does not hide the oscillation",
         ),
         Statement(
             "the amplitude of this oscillation can grow with time",

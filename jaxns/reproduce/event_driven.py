@@ -15,7 +15,7 @@ from ..simulate import Trajectory, simulate
 from ..solve.lemke import lemke
 from .common import panels
 from .event_driven_block import block
-from .event_driven_steps import METHODS, Control, Steps, accepted_steps
+from .event_driven_steps import METHODS, PER_STEP, Control, Steps, accepted_steps
 from .experiment import Experiment, Outcome, Statement
 
 if TYPE_CHECKING:
@@ -73,6 +73,7 @@ def _hem5_against_rkf45(estimate: str, hem: Steps, rkf: Steps) -> tuple[Statemen
                 f"{estimate} error estimate",
                 f"{symbol} ≤ {mine:.1e} {unit}, against {theirs:.1e} {unit}",
                 bool(mine <= 0.1 * theirs),
+                PER_STEP,
             )
             for (figure, level, symbol, unit), mine, theirs in zip(drifts, hem.drift, rkf.drift, strict=True)
         ),
@@ -80,6 +81,7 @@ def _hem5_against_rkf45(estimate: str, hem: Steps, rkf: Steps) -> tuple[Statemen
             f"§3.1: HEM5 needs much less work than RKF45 (bound: half of it); with {estimate} error estimate",
             f"{hem.work} evaluations and linear systems in {len(hem.h)} steps, against {rkf.work} in {len(rkf.h)} steps",
             bool(hem.work <= 0.5 * rkf.work),
+            PER_STEP,
         ),
     )
 

@@ -17,6 +17,9 @@ class Statement:
     paper: str  # "rolls with 2/7 R ω after the impact"
     ours: str  # "1.42857 m/s, that is 2/7 R ω to 3e-12"
     holds: bool
+    settled: str = (
+        ""  # why its criterion is what it is, if that was settled after a run; empty: fixed before the first one
+    )
 
 
 @dataclass(frozen=True)

@@ -52,8 +52,13 @@ class Report:
         """How many statements hold, or do not."""
         return sum(s.holds == holds for r in self.results for s in r.statements)
 
+    def settled(self, holds: bool) -> int:
+        """How many of them by a criterion that was settled after a run."""
+        return sum(s.holds == holds and bool(s.settled) for r in self.results for s in r.statements)
+
     def rows(self) -> list[dict[str, Any]]:
-        """The table: experiment, paper, section, the paper's statement, our figure, and whether it holds."""
+        """The table: experiment, paper, section, the paper's statement, our figure, whether it holds, and the reason for
+        its criterion if that was settled after a run."""
         return [
             {
                 "experiment": r.experiment.name,
@@ -62,6 +67,7 @@ class Report:
                 "statement": s.paper,
                 "ours": s.ours,
                 "holds": s.holds,
+                "settled": s.settled,
             }
             for r in self.results
             for s in r.statements
@@ -81,17 +87,25 @@ class Report:
             e, held = r.experiment, sum(s.holds for s in r.statements)
             count = "broke off" if r.failure else f"{held} of {len(r.statements)}"
             lines.append(f"| `{e.name}`: {e.title} | {e.paper}, {e.section} | {count} |")
+        rows = self.rows()
         lines += ["", "| does not hold: the paper says | jaxns gives | experiment |", "|---|---|---|"]
-        for row in self.rows():
-            if not row["holds"]:
-                cells = (row["statement"], row["ours"], f"`{row['experiment']}`")
-                lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
+        lines += [_line(row["statement"], row["ours"], row["experiment"]) for row in rows if not row["holds"]]
+        lines += [
+            "",
+            "| holds by a criterion settled after a run: the paper says | why | experiment |",
+            "|---|---|---|",
+        ]
+        settled = [row for row in rows if row["holds"] and row["settled"]]
+        lines += [_line(row["statement"], row["settled"], row["experiment"]) for row in settled]
         return "\n".join(lines) + "\n"
 
     def _summary(self) -> str:
         seconds = sum(r.seconds for r in self.results)
         total = self.count(True) + self.count(False)
-        text = f"{self.count(True)} of {total} statements hold; {len(self.results)} experiments in {seconds:.0f} s."
+        text = (
+            f"{self.count(True)} of {total} statements hold, {self.settled(True)} of these by a criterion that was settled "
+            f"after a run; {len(self.results)} experiments in {seconds:.0f} s."
+        )
         if self.failed:
             text += f" Broken off: {', '.join(self.failed)}."
         return escape(text)
@@ -103,7 +117,7 @@ class Report:
             if r.failure:
                 lines.append(_row([name, "", escape(r.failure.splitlines()[-1]), "broke off"], "no"))
             for s in r.statements:
-                cells = [name, escape(s.paper), escape(s.ours), VERDICTS[s.holds]]
+                cells = [name, escape(s.paper), escape(s.ours) + _reason(s), VERDICTS[s.holds]]
                 lines.append(_row(cells, "yes" if s.holds else "no"))
         return "\n".join(lines)
 
@@ -176,7 +190,7 @@ def _section(result: Result) -> str:
     if result.failure:
         parts.append(f"<pre>{escape(result.failure)}</pre>")
     marks = [
-        f'<li class="{"yes" if s.holds else "no"}"><q>{escape(s.paper)}</q><br>{escape(s.ours)}</li>'
+        f'<li class="{"yes" if s.holds else "no"}"><q>{escape(s.paper)}</q><br>{escape(s.ours)}{_reason(s)}</li>'
         for s in result.statements
     ]
     parts.append(f"<ul>{''.join(marks)}</ul>")
@@ -184,6 +198,17 @@ def _section(result: Result) -> str:
         tag = f'<img src="data:image/png;base64,{image}" alt="{escape(caption)}" loading="lazy">'
         parts.append(f"<figure>{tag}<figcaption>{escape(caption)}</figcaption></figure>")
     return "\n".join([*parts, "</section>"])
+
+
+def _reason(statement: Statement) -> str:
+    if not statement.settled:
+        return ""
+    return f"<br><small>Criterion settled after a run: {escape(statement.settled)}</small>"
+
+
+def _line(statement: str, ours: str, experiment: str) -> str:
+    """A line of a table in Markdown."""
+    return "| " + " | ".join(cell.replace("|", "\\|") for cell in (statement, ours, f"`{experiment}`")) + " |"
 
 
 def _row(cells: Sequence[str], kind: str) -> str:

@@ -33,7 +33,7 @@ from .lanes import Lift, on_lanes
 from .linearised import Laws, Result
 from .status import Status
 
-METHODS = ("newton", "path", "projected_newton", *projected.METHODS, "lemke")
+METHODS = ("newton", "path", "natural_newton", "projected_newton", *projected.METHODS, "lemke")
 
 
 class Scaling(NamedTuple):
@@ -80,7 +80,8 @@ class Problem:
     - outputs(z, P, data) -> any pytree: what the caller wants from the solution
     - jacobian(z, P, data) -> (m+n, m+n) of (S, y) with respect to (z, P); by default from `jax.jacfwd`
     - sparse: Newton's method with a sparse matrix in place of `jacobian`, for large problems
-    - method: how the inclusion is solved. "newton" is semismooth Newton. All others linearise the equations, eliminate the
+    - method: how the inclusion is solved. "newton" is semismooth Newton on the normal map, "natural_newton" on the natural
+      residual itself, as in the papers, without any safeguard. All others linearise the equations, eliminate the
       smooth unknowns and bilateral percussions, and treat the linear inclusion of the contacts by sweeps (`projected`) or
       pivots (`pivoting`), again and again; they count sweeps or pivots as iterations
     """
@@ -196,20 +197,11 @@ def jacobian(problem: Problem, root: Root, theta: Any) -> Array:
         if problem.sparse is not None:
             return lift.values(problem.sparse_jacobian, 2)(x, data)
         K = linearised.matrix(problem, lift, data, x)
-        return _residual_jacobian(problem.laws, K, x, linearised.evaluation(problem, lift, data)(x).y, data)
+        return linearised.natural_jacobian(
+            problem.laws, K, x, linearised.evaluation(problem, lift, data)(x).y, data.scaling
+        )
 
     return on_lanes(evaluate, root, theta, rows=problem.laws.size)
-
-
-def _residual_jacobian(laws: Laws, K: Array, x: Array, y: Array, data: Any) -> Array:
-    """The generalized Jacobian of the residual, from K = ∂(S, ŷ)/∂(z, P̂) and the piece in force of each law."""
-    s: Scaling = data.scaling
-    m = x.shape[0] - y.shape[0]
-    mu = laws.scale_mu(s.mu, s.r)
-    identity = jnp.eye(K.shape[0], dtype=K.dtype)[m:].reshape(-1, K.shape[0], *(1,) * (K.ndim - 2))
-    law = jax.linearize(lambda y, P: laws.residual(y, P, mu, s.closed), y, x[m:])[1]
-    rows = jax.vmap(law, in_axes=1, out_axes=1)(K[m:], jnp.broadcast_to(identity, K[m:].shape))
-    return jnp.concatenate([K[:m], rows])
 
 
 def _solve(problem: Problem, lift: Lift, data: Any) -> tuple[Any, Array, Stats]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
+import jax
 import jax.numpy as jnp
 from jax import Array
 
@@ -73,6 +74,16 @@ def matrix(problem: Problem, lift: Lift, data: Any, x: Array) -> Array:
     K = lift.values(problem.linearisation, 3)(x[:m], root_r * x[m:], data)
     scale = jnp.concatenate([jnp.ones_like(K[:m, 0]), root_r])
     return scale[:, None] * K * scale[None]
+
+
+def natural_jacobian(laws: Laws, K: Array, x: Array, y: Array, scaling: Any) -> Array:
+    """The generalized Jacobian of the residual, from K = ∂(S, ŷ)/∂(z, P̂) and the piece in force of each law."""
+    m = x.shape[0] - y.shape[0]
+    mu = laws.scale_mu(scaling.mu, scaling.r)
+    identity = jnp.eye(K.shape[0], dtype=K.dtype)[m:].reshape(-1, K.shape[0], *(1,) * (K.ndim - 2))
+    law = jax.linearize(lambda y, P: laws.residual(y, P, mu, scaling.closed), y, x[m:])[1]
+    rows = jax.vmap(law, in_axes=1, out_axes=1)(K[m:], jnp.broadcast_to(identity, K[m:].shape))
+    return jnp.concatenate([K[:m], rows])
 
 
 class Step(NamedTuple):

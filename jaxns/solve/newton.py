@@ -118,6 +118,9 @@ def _step(
             jnp.any(linear), lambda: _followed(problem, lift, data, it.turn, x, at, K, linear, newton), lambda: newton
         )
     K = linearised.matrix(problem, lift, data, x)
+    if problem.method == "natural_newton":  # of Breuling et al. 2024, §4, and Capobianco et al. 2024
+        J = linearised.natural_jacobian(problem.laws, K, x, at.y, data.scaling)
+        return Step(dense.eliminate(J, -at.F[:, None])[:, 0], jnp.ones(x.shape[1:], int), jnp.zeros(x.shape[1:], bool))
     sweeps, method = problem.max_sweeps, problem.method
     if method == "projected_newton":  # one sweep for each linearisation (Möller 2011, eq. 2.72)
         sweeps, method = 1, "projected_jacobi"

@@ -129,7 +129,8 @@ def _apply(equation: Any, values: list[_Value], size: int) -> list[_Value]:
 def _grown(value: _Value, shape: tuple[int, ...]) -> _Value:
     """A scalar, or an array with axes of length one, at its full size: elementwise operations take these with arrays."""
     own = value.nonzero.shape or (1,) * len(shape)
-    if own == shape or len(own) != len(shape) or any(n not in (1, m) for n, m in zip(own, shape, strict=True)):
+    fits = len(own) == len(shape) and all(n in (1, m) for n, m in zip(own, shape, strict=True))
+    if value.nonzero.shape == shape or not fits:
         return value
     size = len(value.depends)
     known = None if value.known is None else np.broadcast_to(value.known, shape)
