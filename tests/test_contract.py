@@ -207,7 +207,9 @@ MECHANISMS = {  # the same, with Rattle alone: they compile slowly
 CHEAPER = (ALPHA, EVENT, LOBATTO, UNIFIED)  # these compile slowly: the smaller problem
 SELDOM = [*((i, "rolling") for i in (ALPHA, LOBATTO, UNIFIED)), (RATTLE, "tippedisk"), (RATTLE, "crank")]
 NESTED = [
-    *((i.values[0], "ball" if i.values[0] in CHEAPER else "rolling") for i in ALL),
+    *((i.values[0], "rolling") for i in ALL if i.values[0] not in CHEAPER),
+    (UNIFIED, "ball"),
+    *(pytest.param(i, "ball", marks=pytest.mark.slow) for i in CHEAPER if i is not UNIFIED),
     *(pytest.param(i, name, marks=pytest.mark.slow) for i, name in SELDOM),
 ]
 

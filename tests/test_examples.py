@@ -16,6 +16,7 @@ import jaxns
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES.remove(ROOT / "docs" / "extending.md")  # tests/test_extending.py runs it, and looks at what it defines
 # Installing is what .ci/run does, before it starts these tests; here `.venv` is the environment that they run in.
 INSTALLATION = re.compile(r"(python3 -m venv \.venv && )?\.venv/bin/pip install (-e )?'\.\[\w+\]'( && )?")
 

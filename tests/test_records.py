@@ -183,7 +183,7 @@ def test_gross_outliers_do_little_to_robust_losses(rng, loss):
     assert 0.008 < fit.scale < 0.013  # the scale is that of the good samples
 
 
-@pytest.mark.parametrize("loss", ["l2", "huber"])
+@pytest.mark.parametrize("loss", ["l2", pytest.param("huber", marks=pytest.mark.slow)])
 def test_intervals_cover_the_truth_as_often_as_they_say(loss):
     """Errors that correlate from row to row: the sandwich holds, the plain covariance does not."""
     rng, inside, inside_plain, count = np.random.default_rng(7), 0, 0, 150

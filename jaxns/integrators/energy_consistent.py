@@ -61,10 +61,6 @@ class _Consistent(ABC):
             given = getattr(self, name)
             raise ValueError(f"{type(self).__name__}: {name} must be one of {get_args(allowed)}, got {given!r}.")
 
-    @property
-    def num_solves(self) -> int:
-        return 1
-
     def start(self, system: System, t: Array, q: Array, u: Array, dt: Array) -> _Memory:
         n = law_table(system.rows(t, q, u)).size
         return _Memory(jnp.zeros((n,), u.dtype), jnp.zeros((n,), u.dtype))
@@ -206,10 +202,6 @@ class _TwoStep(_Consistent):
     def __post_init__(self) -> None:
         super().__post_init__()
         check_restitution(self)
-
-    @property
-    def num_solves(self) -> int:
-        return 2
 
     def step(self, system: System, t: Array, q: Array, u: Array, dt: Array, memory: _Memory, tol: Array) -> Step:
         rows = system.rows(t, q, u)

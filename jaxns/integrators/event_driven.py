@@ -67,10 +67,6 @@ class EventDriven(Settings):
     [0.4284, 0.8567]
     """
 
-    @property
-    def num_solves(self) -> int:
-        return 2
-
     def start(self, system: System, t: Array, q: Array, u: Array, dt: Array) -> Memory:
         laws = law_table(system.rows(t, q, u))
         for _, d, law in laws.groups:

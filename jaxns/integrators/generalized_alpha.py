@@ -81,10 +81,6 @@ class GeneralizedAlpha:
         if not 0.0 <= self.rho_inf <= 1.0:
             raise ValueError(f"GeneralizedAlpha: rho_inf must lie between 0 and 1, got {self.rho_inf!r}.")
 
-    @property
-    def num_solves(self) -> int:
-        return 3
-
     def start(self, system: System, t: Array, q: Array, u: Array, dt: Array) -> _Memory:
         """Accelerations and forces of the initial state, from the laws on acceleration level."""
         rows = system.rows(t, q, u)

@@ -85,10 +85,6 @@ class GGLUnified:
         if self.bilateral not in get_args(Level):
             raise ValueError(f"GGLUnified: bilateral must be one of {get_args(Level)}, got {self.bilateral!r}.")
 
-    @property
-    def num_solves(self) -> int:
-        return 1
-
     def start(self, system: System, t: Array, q: Array, u: Array, dt: Array) -> Array:
         return Moreau().start(system, t, q, u, dt)
 

@@ -52,10 +52,6 @@ class GGLDecoupled:
     def __post_init__(self) -> None:
         check_solver(self)
 
-    @property
-    def num_solves(self) -> int:
-        return 2
-
     def start(self, system: System, t: Array, q: Array, u: Array, dt: Array) -> Array:
         return Moreau().start(system, t, q, u, dt)
 

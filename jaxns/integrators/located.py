@@ -93,10 +93,6 @@ class Located:
     def tol(self) -> float | None:
         return self.integrator.tol
 
-    @property
-    def num_solves(self) -> int:
-        return self.integrator.num_solves
-
     def start(self, system: System, t: Array, q: Array, u: Array, dt: Array) -> Memory:
         laws = law_table(system.rows(t, q, u))
         scheme = self.integrator.start(system, t, q, u, dt)

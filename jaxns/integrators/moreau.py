@@ -61,10 +61,6 @@ class Moreau:
         check_solver(self)
         check_restitution(self)
 
-    @property
-    def num_solves(self) -> int:
-        return 1
-
     def start(self, system: System, t: Array, q: Array, u: Array, dt: Array) -> Array:
         return jnp.zeros((law_table(system.rows(t, q, u)).size,), u.dtype)
 

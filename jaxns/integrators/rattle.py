@@ -79,10 +79,6 @@ class Rattle:
         check_solver(self)
         check_restitution(self)
 
-    @property
-    def num_solves(self) -> int:
-        return 2
-
     def start(self, system: System, t: Array, q: Array, u: Array, dt: Array) -> Memory:
         n = law_table(system.rows(t, q, u)).size
         return Memory.start(n, n, u.dtype)
