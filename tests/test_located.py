@@ -116,7 +116,7 @@ def test_second_order_in_value_and_derivative(case):
 def test_order_of_other_schemes(scheme, order):
     errors = cases.errors(cases.ball(1), ns.Located(scheme), 1)
     orders = np.log2(errors[:, 0] / errors[:, 1])
-    assert np.all(orders >= order) or np.all(errors[:, 1] < 1e-8), (orders, errors)
+    assert np.all((orders >= order) | (errors[:, 1] < 1e-9)), (orders, errors)  # or at the tolerance
 
 
 def test_elastic_impacts_keep_the_energy():
