@@ -20,8 +20,8 @@ def notebook(request):
     return nbformat.read(request.param, as_version=4)
 
 
-def test_there_are_eight_in_order():
-    assert [p.name[:3] for p in NOTEBOOKS] == [f"0{k}_" for k in range(1, 9)]
+def test_they_are_numbered_in_order():
+    assert [p.name[:3] for p in NOTEBOOKS] == [f"0{k}_" for k in range(1, 10)]
 
 
 def test_outputs_are_stripped(notebook):

@@ -214,6 +214,21 @@ def test_a_wrong_model_says_so(rng):
     assert "doubt" in str(fit)
 
 
+def test_a_fit_that_was_cut_short_says_so(rng, tmp_path):
+    """One damped step from g = 5 with noise of 0.01: the error is larger than three of the standard errors stated."""
+    records = records_of(rng)
+    with pytest.warns(ns.FitWarning) as caught:
+        short = fit_of(records, num_iters=1)
+    assert any(re.search("has not converged.*too small.*num_iters", str(w.message)) for w in caught)
+    assert not short.converged
+    assert abs(short.shared["g"] - 9.81) > 3.0 * short.standard_errors["g"]
+    assert "doubt: the fit has not converged" in str(short)
+    assert "the fit has not converged" in short.report(tmp_path / "fit.html").read_text()
+    whole = fit_of(records)
+    assert whole.converged
+    assert "not converged" not in str(whole) + whole.report(tmp_path / "fit.html").read_text()
+
+
 def test_no_doubt_where_the_model_is_right(rng):
     assert fit_of(records_of(rng)).doubts == ()
 

@@ -27,6 +27,10 @@ from .uncertainty import FEW, Covariances, columns_of, covariances, doubts
 
 FIRST_OWN_STEPS = 4  # of own parameters alone, before shared ones move
 OWN_STEPS = 30  # of the own parameters of records that were left out
+UNFINISHED = (
+    "the fit has not converged: standard errors and intervals leave out the way to the minimum that remains, so they are "
+    "too small. Give more num_iters, or a better guess"
+)
 
 
 def identify_records(
@@ -226,7 +230,7 @@ def unseen_parameters(found: Covariances, names: Sequence[str]) -> NDArray[np.bo
 
 
 def _all_doubts(task: Task, state: descent.State, columns: Any, flat: NDArray[Any], errors: NDArray[Any]) -> list[str]:
-    texts = doubts(list(columns))
+    texts = [*([] if state.converged else [UNFINISHED]), *doubts(list(columns))]
     lo, hi = (np.asarray(x) for x in task.evaluator.box_shared[:2])
     wide = np.isfinite(errors) & np.isfinite(hi - lo) & (errors > hi - lo)
     texts += [f"the standard error of {task.names[k]} is wider than its bounds" for k in np.flatnonzero(wide)]
