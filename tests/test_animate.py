@@ -120,7 +120,7 @@ def test_wrong_drawings_are_refused(ball, what):
 def test_wrong_arguments_are_refused(ball, tmp_path):
     with pytest.raises(ValueError, match="no drawing; give draw="):
         ns.animate(BALL.system, ball)
-    with pytest.raises(TypeError, match="must be a Problem or a System, got Array"):
+    with pytest.raises(TypeError, match="must be a Problem, a Mechanism or a System, got Array"):
         ns.animate(ball.q, ball)
     with pytest.raises(ValueError, match=r"the trajectory is a batch.*choose one"):
         ns.animate(BALL, jax.tree.map(lambda x: jnp.stack([x, x]), ball))
