@@ -28,6 +28,7 @@ def as_at_the_start(monkeypatch, tmp_path):
     before = {name: getattr(jax.config, name) for name in SETTINGS}
     monkeypatch.delenv("JAXNS_CACHE", raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "of the user"))
+    jax.config.update("jax_enable_compilation_cache", True)
     jax.config.update("jax_compilation_cache_dir", None)
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 1.0)
     compilation_cache.reset_cache()

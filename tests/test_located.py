@@ -81,6 +81,7 @@ def test_second_derivatives_of_the_ball():
     np.testing.assert_allclose(H, exact, rtol=1e-6, atol=1e-6 * float(jnp.abs(exact).max()))
 
 
+@pytest.mark.slow
 def test_second_order_with_spring_and_damping():
     errors = cases.errors(cases.ball(1), RATTLE, 1)
     orders = np.log2(errors[:, 0] / errors[:, 1])

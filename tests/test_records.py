@@ -440,7 +440,7 @@ def test_command_line_fits_a_folder(rng, tmp_path, capsys):
         lines = [f"{1e3 * a:.6f};{1e3 * (height - 0.5 * 9.5 * a * a):.6f}" for a in t]
         (folder / f"drop{k}.csv").write_text("\n".join(["# a comment", "time [ms];height [mm]", *lines, ""]))
     page = tmp_path / "fit.html"
-    command = ["identify", "bouncing-ball", "--data", str(folder), "--fit", "gravity", "--own", "q2", "--no-cache"]
+    command = ["identify", "bouncing-ball", "--data", str(folder), "--fit", "gravity", "--own", "q2"]
     command += ["--map", "time=t,height=q2", "--integrator", "Moreau", "--dt", "2e-3", "--report", str(page)]
     assert ball.system.params["gravity"] != 9.5
     with warnings.catch_warnings():
