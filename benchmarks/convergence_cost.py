@@ -17,7 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import jaxns as ns
-from jaxns.loop import simulate_each_dt
+from jaxns.simulation.loop import simulate_each_dt
 
 PROBLEM = ns.models.mass_on_slope(case=1)
 T1, DTS, DT_REF = 1.6, 3.2e-3 * 2.0 ** np.arange(8), 5e-5

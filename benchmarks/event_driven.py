@@ -24,10 +24,10 @@ import numpy as np
 from jax import lax
 
 import jaxns as ns
-from jaxns.integrators.acceleration_level import Mode, Motion
-from jaxns.integrators.event_loop import RowLoop
-from jaxns.integrators.event_state import Theta
-from jaxns.loop import simulate_each_dt
+from jaxns.integrators.levels.acceleration_level import Mode, Motion
+from jaxns.integrators.event_driven.loop import RowLoop
+from jaxns.integrators.event_driven.state import Theta
+from jaxns.simulation.loop import simulate_each_dt
 
 
 def accepted_steps(problem: ns.Problem, integrator: ns.EventDriven, t1: float) -> dict[str, Any]:

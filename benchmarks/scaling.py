@@ -21,7 +21,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import jaxns as ns
-from jaxns.integrators import large
+from jaxns.integrators.levels import large
 
 STEPS = 200
 INTEGRATORS = {"Moreau": ns.Moreau(), "RATTLE": ns.Rattle()}

@@ -9,9 +9,8 @@ from .analysis.identification import Fit, IdentifiabilityWarning, Identification
 from .analysis.records import read_csv
 from .analysis.sensitivity import GradientReport, Sensitivity, gradient_report, sensitivity
 from .analysis.shooting import Shooting
-from .animate import Animation, animate
-from .cache import cache
 from .contact_problems.solution import ContactSolution, solve_contacts
+from .host.cache import cache
 from .integrators.energy_consistent import (
     EnergyConstantMass,
     EnergyCoordinateMass,
@@ -20,16 +19,16 @@ from .integrators.energy_consistent import (
     EnergyQuaternionTwoStep,
     EnergyTwoStep,
 )
-from .integrators.event_driven import EventDriven
-from .integrators.events import EventKind, Events
+from .integrators.event_driven.events import EventKind, Events
+from .integrators.event_driven.integrator import EventDriven
+from .integrators.event_driven.runge_kutta import HEM5, RKF45
 from .integrators.generalized_alpha import GeneralizedAlpha
 from .integrators.ggl import GGLUnified
 from .integrators.ggl_decoupled import GGLDecoupled
 from .integrators.lobatto import Lobatto
-from .integrators.located import Located
+from .integrators.located.integrator import Located
 from .integrators.moreau import Moreau
 from .integrators.rattle import Rattle
-from .integrators.runge_kutta import HEM5, RKF45
 from .laws.friction import AnisotropicCoulomb, Contensou, Coulomb, FrictionLaw, SpragClutch
 from .mechanism import (
     Body,
@@ -57,6 +56,7 @@ from .model import bodies
 from .model.consistent import consistent
 from .model.contacts import Contacts
 from .model.system import Problem, System
+from .pictures.animate import Animation, animate
 from .records.check import RecordsCheck, check_records
 from .records.data import stack_records
 from .records.fit import RecordsFit
@@ -64,10 +64,10 @@ from .records.identify import identify_records
 from .records.pose import pose_residual
 from .records.posterior import LogPosterior, log_posterior
 from .scene import Scene
-from .simulate import SimulationError, Trajectory, simulate
+from .simulation.simulate import SimulationError, Trajectory, simulate
 from .solve.lemke import Complementarity, lemke
 from .solve.status import Status
-from .sweep import SweepError, SweepWarning, failed_lanes, sweep
+from .sweep.sweep import SweepError, SweepWarning, failed_lanes, sweep
 
 __all__ = [
     "HEM5",

@@ -13,7 +13,7 @@ from .analysis.convergence import ConvergenceStudy
 from .analysis.energy import energy as _energy
 from .analysis.sensitivity import Sensitivity
 from .model.system import System
-from .simulate import Trajectory
+from .simulation.simulate import Trajectory
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -15,8 +15,9 @@ import pytest
 from PIL import Image
 
 import jaxns as ns
-from jaxns import cli, scene
-from jaxns.animate import MAX_FRAMES
+from jaxns import scene
+from jaxns.command_line import main as cli
+from jaxns.pictures.animate import MAX_FRAMES
 
 BALL = ns.models.bouncing_ball(omega=10.0)
 DISK = ns.models.tippedisk()

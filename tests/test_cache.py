@@ -11,8 +11,8 @@ import pytest
 from jax.experimental.compilation_cache import compilation_cache
 
 import jaxns as ns
-from jaxns import cli
-from jaxns.cache import no_cache
+from jaxns.command_line import main as cli
+from jaxns.host.cache import no_cache
 
 SETTINGS = (
     "jax_compilation_cache_dir",

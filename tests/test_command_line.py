@@ -14,7 +14,7 @@ import pytest
 from integrators import ALL
 
 import jaxns
-from jaxns import cli
+from jaxns.command_line import main as cli
 
 
 def run(*arguments: str) -> int | str | None:
@@ -64,7 +64,7 @@ COUNTED = """
 import sys
 from collections import Counter
 import jax
-from jaxns import cli
+from jaxns.command_line import main as cli
 
 counts = Counter()
 jax.monitoring.register_event_listener(lambda event, **details: counts.update([event.rpartition("/")[2]]))

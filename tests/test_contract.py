@@ -21,7 +21,7 @@ PROBLEMS = {  # problem, dt, steps, parameters that a batch changes
     "rolling": (ROLLING, 1e-2, 30, {"mu": (0.1, 0.2, 0.4), "m": (0.8, 1.0, 1.5)}),
 }
 SIZES = {"ball": (3, 3, 0, 1, 1), "rolling": (6, 5, 1, 1, 1)}  # nq, nu, n_g, n_N, d
-compiled_loop = importlib.import_module("jaxns.loop").chunk
+compiled_loop = importlib.import_module("jaxns.simulation.loop").chunk
 
 
 def run(name, integrator, **changes):

@@ -12,7 +12,7 @@ import pytest
 
 import jaxns as ns
 from jaxns.analysis.convergence import NORMS, QUANTITIES, _hausdorff
-from jaxns.loop import simulate_each_dt
+from jaxns.simulation.loop import simulate_each_dt
 
 # Runs and errors of the ball ----------------------------------------------------------------------------------------
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import jaxns as ns
-from jaxns.loop import simulate_each_dt
+from jaxns.simulation.loop import simulate_each_dt
 
 PROBLEMS = {  # problem, end, steps of the finest run
     "ball": (ns.models.bouncing_ball(omega=10.0, e_N=0.5), 1.0, 4096),

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 import jaxns as ns
-from jaxns import progress as bars
+from jaxns.host import progress as bars
 
-host = importlib.import_module("jaxns.simulate")  # `jaxns.simulate` is the function
+host = importlib.import_module("jaxns.simulation.simulate")  # `jaxns.simulate` is the function
 BALL = ns.models.bouncing_ball()
 FIELDS = (
     "t",
@@ -109,7 +109,7 @@ def test_chunks_do_not_change_a_bit(integrator, save_every, monkeypatch):
 
 
 def test_chunks_without_room_for_all_rows_do_not_change_a_bit(monkeypatch):
-    loop = importlib.import_module("jaxns.loop")
+    loop = importlib.import_module("jaxns.simulation.loop")
     whole = run(num_steps=60, save_every=3)
     monkeypatch.setattr(loop, "CHUNK_BYTES", 600)  # a few rows
     jax.clear_caches()  # programs with room for more

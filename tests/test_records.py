@@ -13,7 +13,8 @@ from scipy.spatial.transform import Rotation
 from small_problems import falling_ball
 
 import jaxns as ns
-from jaxns import cli, cli_records
+from jaxns.command_line import main as cli
+from jaxns.command_line import records as cli_records
 from jaxns.records import arrow
 
 N, ROWS = 40, 25

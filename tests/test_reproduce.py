@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from matplotlib.figure import Figure
 
-from jaxns import cli
+from jaxns.command_line import main as cli
 from jaxns.reproduce import EXPERIMENTS, Experiment, Outcome, Statement, reproduce
 
 PAPERS = 5

@@ -12,9 +12,9 @@ from jax import lax
 from reference_motions import rk4
 
 import jaxns as ns
-from jaxns.integrators.acceleration_level import Mode, Motion
 from jaxns.integrators.base import law_table
-from jaxns.integrators.runge_kutta import HEM5_A, HEM5_C, RKF45_A, RKF45_B4, RKF45_B5, RKF45_C, Tolerance
+from jaxns.integrators.event_driven.runge_kutta import HEM5_A, HEM5_C, RKF45_A, RKF45_B4, RKF45_B5, RKF45_C, Tolerance
+from jaxns.integrators.levels.acceleration_level import Mode, Motion
 
 GRAVITY = 9.81
 FOUR_BAR = ns.models.four_bar()

@@ -9,7 +9,7 @@ import pytest
 
 import jaxns as ns
 from jaxns import scene
-from jaxns.animate import _nearest as nearest_point
+from jaxns.pictures.animate import _nearest as nearest_point
 
 # Positions near q0, for a drawing that is right only where the motion starts.
 SHIFT = {name: 0.02 for name in ns.models.__all__} | {"tippe_top": 0.003, "tippedisk": 0.003, "woodpecker": 0.003}

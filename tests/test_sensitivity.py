@@ -8,7 +8,8 @@ import pytest
 from small_problems import falling_ball
 
 import jaxns as ns
-from jaxns import cli, plot
+from jaxns import plot
+from jaxns.command_line import main as cli
 
 GRAVITY = 9.81
 

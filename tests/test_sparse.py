@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 import jaxns as ns
-from jaxns.integrators import large, velocity_level
 from jaxns.integrators.base import law_table
+from jaxns.integrators.levels import large, velocity_level
 from jaxns.solve import sparse
 from jaxns.trace import pattern
 

@@ -8,10 +8,10 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from ..integrators.acceleration_level import decision, instant_of
 from ..integrators.base import law_table, tolerance
+from ..integrators.levels.acceleration_level import decision, instant_of
 from ..model.system import System
-from ..simulate import Trajectory
+from ..simulation.simulate import Trajectory
 from ..solve import implicit
 
 

@@ -14,11 +14,11 @@ import numpy as np
 from jax import Array, lax
 
 from ..integrators.base import Integrator, tolerance
-from ..loop import simulate_each_dt
 from ..model.checks import check_initial_values, check_shapes
 from ..model.system import System
 from ..model.values import as_float_leaves, inside_trace, is_concrete
-from ..simulate import SimulationError, Trajectory, simulate
+from ..simulation.loop import simulate_each_dt
+from ..simulation.simulate import SimulationError, Trajectory, simulate
 
 NORMS = ("sum", "max", "hausdorff")
 QUANTITIES = ("q", "u", "P_g", "P_gamma", "P_N", "P_F")

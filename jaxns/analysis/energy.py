@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from ..model.system import System
-from ..simulate import Trajectory
+from ..simulation.simulate import Trajectory
 
 
 class Energy(NamedTuple):

@@ -15,9 +15,9 @@ import optax
 from jax import Array
 from jax.flatten_util import ravel_pytree
 
-from ..compiler import jit_for_batches
+from ..host.compiler import jit_for_batches
+from ..host.progress import tqdm_bar
 from ..model.values import as_float_leaves, is_concrete
-from ..progress import tqdm_bar
 from ..solve import dense
 from . import least_squares
 from .arguments import (

@@ -12,12 +12,12 @@ import numpy as np
 from jax import Array
 
 from ..integrators.base import Integrator
-from ..integrators.event_driven import EventDriven
-from ..integrators.located import Located
+from ..integrators.event_driven.integrator import EventDriven
+from ..integrators.located.integrator import Located
 from ..integrators.moreau import Moreau
 from ..integrators.rattle import Rattle
 from ..model.system import System
-from ..simulate import Trajectory, simulate
+from ..simulation.simulate import Trajectory, simulate
 
 STATE = ("q0", "u0")  # names that mean the initial state
 

@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from ..simulate import Trajectory
+from ..simulation.simulate import Trajectory
 
 
 @dataclass(frozen=True)

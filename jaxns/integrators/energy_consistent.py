@@ -17,19 +17,10 @@ from jax import Array, lax
 
 from ..model.system import Rows, System
 from ..solve import implicit
-from . import velocity_level
-from .base import (
-    Configuration,
-    DirectDirections,
-    Directions,
-    Step,
-    Theta,
-    check_solver,
-    law_table,
-    with_row_of_system,
-)
+from .base import Configuration, DirectDirections, Directions, Step, Theta, check_solver, law_table, with_row_of_system
 from .impact_free import End, Form, ImpactFree, closed
-from .reduced import Restitution, check_restitution, solve_impact
+from .levels import velocity_level
+from .levels.reduced import Restitution, check_restitution, solve_impact
 
 Normals = Literal["discrete", "begin"]
 Levels = Literal["both", "position"]

@@ -13,8 +13,6 @@ from ..laws.table import LawTable
 from ..model.system import Rows, System
 from ..solve import implicit
 from ..solve.inclusion import Problem, Scaling
-from . import velocity_level
-from .acceleration_level import Instant, decision, instant_of, unit_slips
 from .base import (
     Configuration,
     DirectDirections,
@@ -28,7 +26,9 @@ from .base import (
     velocity_unit,
     with_row_of_system,
 )
-from .position_level import of_position, position_laws
+from .levels import velocity_level
+from .levels.acceleration_level import Instant, decision, instant_of, unit_slips
+from .levels.position_level import of_position, position_laws
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,6 @@ from ..model.system import Rows, System
 from ..solve import dense, implicit
 from ..solve.inclusion import Problem, Scaling
 from ..solve.lanes import total
-from . import velocity_level
 from .base import (
     Configuration,
     Directions,
@@ -27,8 +26,9 @@ from .base import (
     velocity_unit,
     with_row_of_system,
 )
+from .levels import velocity_level
+from .levels.position_level import correction_velocity, covelocity, of_position, position_laws, position_rows
 from .moreau import Moreau, midpoint
-from .position_level import correction_velocity, covelocity, of_position, position_laws, position_rows
 
 Level = Literal["ggl", "index3", "index2", "index1"]
 

@@ -15,8 +15,8 @@ from ..solve.inclusion import Problem, Scaling
 from ..solve.lanes import total
 from ..trace.vectorise import materialise
 from .base import Step, Theta, check_solver, law_table, with_row_of_system
+from .levels.position_level import correction_velocity, covelocity, of_position, position_laws, position_rows
 from .moreau import Moreau, midpoint, on_manifold
-from .position_level import correction_velocity, covelocity, of_position, position_laws, position_rows
 
 
 @dataclass(frozen=True)

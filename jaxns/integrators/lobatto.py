@@ -16,7 +16,6 @@ from ..model.system import Rows, System
 from ..solve import dense, implicit
 from ..solve.inclusion import Problem, Scaling
 from ..trace.vectorise import materialise
-from . import velocity_level
 from .base import (
     Configuration,
     DirectDirections,
@@ -30,9 +29,10 @@ from .base import (
     with_row_of_system,
 )
 from .guesses import Memory
+from .levels import velocity_level
+from .levels.position_level import by_kind, kinematic_rows
+from .levels.reduced import Restitution, check_restitution, solve_impact
 from .lobatto_tableau import Tableau, lobatto
-from .position_level import by_kind, kinematic_rows
-from .reduced import Restitution, check_restitution, solve_impact
 
 
 @dataclass(frozen=True)

@@ -13,9 +13,9 @@ from jax import Array, lax
 
 from ..model.system import Rows, System
 from ..solve import dense, implicit
-from . import large, velocity_level
 from .base import Configuration, Solve, Step, Theta, check_solver, law_table
-from .reduced import Restitution, check_restitution, solve_impact
+from .levels import large, velocity_level
+from .levels.reduced import Restitution, check_restitution, solve_impact
 
 
 @dataclass(frozen=True)

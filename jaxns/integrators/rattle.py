@@ -15,7 +15,6 @@ from ..model.system import Rows, System
 from ..solve import implicit
 from ..solve.inclusion import Problem, Scaling
 from ..trace.vectorise import materialise
-from . import large, velocity_level
 from .base import (
     Configuration,
     DirectDirections,
@@ -28,8 +27,9 @@ from .base import (
     velocity_unit,
 )
 from .guesses import Memory
-from .position_level import by_kind, kinematic_rows
-from .reduced import Restitution, check_restitution, solve_impact
+from .levels import large, velocity_level
+from .levels.position_level import by_kind, kinematic_rows
+from .levels.reduced import Restitution, check_restitution, solve_impact
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from ..analysis.arguments import FitWarning, check_horizons
 from ..analysis.identification import IdentifiabilityWarning, IdentificationError
-from ..progress import tqdm_bar
+from ..host.progress import tqdm_bar
 from . import descent
 from .data import Residual
 from .evaluate import Derivatives, Kind, Values

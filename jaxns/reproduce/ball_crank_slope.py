@@ -15,7 +15,7 @@ import numpy as np
 from .. import models
 from ..integrators.base import Integrator
 from ..model.system import System
-from ..simulate import Trajectory, simulate
+from ..simulation.simulate import Trajectory, simulate
 from .common import draw, draw_with_rate, gap_rates, gaps, of_case, panels, slips
 from .experiment import Statement
 

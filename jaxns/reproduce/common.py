@@ -15,9 +15,9 @@ from jax import Array
 from ..analysis.convergence import ROUND_OFF, ConvergenceStudy
 from ..analysis.energy import energy
 from ..integrators.base import Integrator
-from ..loop import simulate_each_dt
 from ..model.system import Problem, System
-from ..simulate import Trajectory
+from ..simulation.loop import simulate_each_dt
+from ..simulation.simulate import Trajectory
 from .experiment import Statement
 
 if TYPE_CHECKING:

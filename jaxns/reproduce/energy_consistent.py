@@ -16,7 +16,7 @@ from ..integrators.energy_consistent import EnergyConstantMass, EnergyTwoStep
 from ..integrators.moreau import Moreau
 from ..model.contacts import Contacts
 from ..model.system import Problem, System
-from ..simulate import Trajectory, simulate
+from ..simulation.simulate import Trajectory, simulate
 from .common import draw, gaps, largest_rise, panels, total_energy
 from .energy_consistent_laws import contensou, recovered_iteration, sprag_clutch
 from .energy_consistent_top import scalable_body, tippe_top

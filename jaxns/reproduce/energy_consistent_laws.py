@@ -19,7 +19,7 @@ from ..contact_problems import ContactSolution, solve_contacts
 from ..integrators.energy_consistent import EnergyTwoStep
 from ..laws.friction import Contensou, Shape
 from ..laws.sets import KAPPA
-from ..simulate import simulate
+from ..simulation.simulate import simulate
 from ..solve.status import Status
 from .common import panels
 from .experiment import Outcome, Statement

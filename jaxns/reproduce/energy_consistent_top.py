@@ -17,7 +17,7 @@ from ..laws.friction import Contensou
 from ..model import bodies
 from ..model.contacts import Contacts
 from ..model.system import Problem, System
-from ..simulate import Trajectory, simulate
+from ..simulation.simulate import Trajectory, simulate
 from .common import apart_in_figure, draw, gaps, largest_rise, panels, side_by_side
 from .experiment import Outcome, Statement
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from .. import models
 from ..integrators.energy_consistent import EnergyTwoStep
-from ..simulate import Trajectory, simulate
+from ..simulation.simulate import Trajectory, simulate
 from .common import draw, gaps, largest_rise, panels, total_energy
 from .experiment import Outcome, Statement
 

@@ -11,7 +11,7 @@ from .. import models
 from ..integrators.energy_consistent import EnergyTwoStep
 from ..integrators.moreau import Moreau
 from ..model.system import System
-from ..simulate import Trajectory, simulate
+from ..simulation.simulate import Trajectory, simulate
 from .common import apart_in_figure, draw, largest_rise, panels, side_by_side, total_energy
 from .experiment import Outcome, Statement
 

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ..integrators.event_driven import EventDriven
-from ..integrators.event_state import Edges
-from ..integrators.events import EventKind
+from ..integrators.event_driven.events import EventKind
+from ..integrators.event_driven.integrator import EventDriven
+from ..integrators.event_driven.state import Edges
 from ..models import edge_sphere, four_bar
-from ..simulate import Trajectory, simulate
+from ..simulation.simulate import Trajectory, simulate
 from ..solve.lemke import lemke
 from .common import panels
 from .event_driven_block import block

@@ -12,11 +12,11 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
-from ..integrators.acceleration_level import Mode, Motion
-from ..integrators.event_driven import EventDriven
-from ..integrators.event_loop import RowLoop
-from ..integrators.event_state import ErrorPer, Theta
-from ..integrators.runge_kutta import HEM5, RKF45, Smooth
+from ..integrators.event_driven.integrator import EventDriven
+from ..integrators.event_driven.loop import RowLoop
+from ..integrators.event_driven.runge_kutta import HEM5, RKF45, Smooth
+from ..integrators.event_driven.state import ErrorPer, Theta
+from ..integrators.levels.acceleration_level import Mode, Motion
 from ..model.system import Problem, System
 from ..solve.status import Status
 

@@ -11,7 +11,7 @@ import numpy as np
 from ..integrators.ggl import GGLUnified, Level
 from ..integrators.moreau import Moreau
 from ..models import slider_crank_bilateral, slider_crank_minimal
-from ..simulate import simulate
+from ..simulation.simulate import simulate
 from .common import draw, gap_rates, gaps, panels
 from .experiment import Experiment, Outcome, Statement
 from .ggl_energy import DT, energies

@@ -14,7 +14,7 @@ from ..integrators.ggl import GGLUnified
 from ..integrators.ggl_decoupled import GGLDecoupled
 from ..integrators.moreau import Moreau
 from ..models import slider_crank_minimal
-from ..simulate import simulate
+from ..simulation.simulate import simulate
 from .common import panels
 from .experiment import Outcome, Statement
 

@@ -10,7 +10,7 @@ import numpy as np
 from .. import models, plot
 from ..integrators.lobatto import Lobatto
 from ..integrators.rattle import Rattle
-from ..simulate import Trajectory
+from ..simulation.simulate import Trajectory
 from .ball_crank_slope import (
     ABRUPT,
     BALL_DT,
@@ -28,17 +28,7 @@ from .ball_crank_slope import (
     single_impact,
     stick_row,
 )
-from .common import (
-    draw,
-    gaps,
-    initial_states,
-    not_monotone_statement,
-    of_case,
-    order_statement,
-    panels,
-    runs,
-    study,
-)
+from .common import draw, gaps, initial_states, not_monotone_statement, of_case, order_statement, panels, runs, study
 from .experiment import Experiment, Outcome, Statement
 
 if TYPE_CHECKING:

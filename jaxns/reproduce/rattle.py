@@ -15,7 +15,7 @@ from ..integrators.generalized_alpha import GeneralizedAlpha
 from ..integrators.moreau import Moreau
 from ..integrators.rattle import Rattle
 from ..model.rotation import rotation_matrix
-from ..simulate import Trajectory, simulate
+from ..simulation.simulate import Trajectory, simulate
 from .ball_crank_slope import (
     ABRUPT,
     TOL,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from ..integrators.rattle import Rattle
-from ..simulate import Trajectory
+from ..simulation.simulate import Trajectory
 from .ball_crank_slope import TOL
 from .experiment import Statement
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import jax
 
-from ..progress import tqdm_bar
+from ..host.progress import tqdm_bar
 from .experiment import Experiment, Statement
 
 if TYPE_CHECKING:

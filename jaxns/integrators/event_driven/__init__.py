@@ -1,0 +1,1 @@
+"""Event-driven integration: adaptive steps, and events located to rounding."""

@@ -1,0 +1,1 @@
+"""What several schemes share: mechanics and laws on position, velocity and acceleration level."""

@@ -1,0 +1,1 @@
+"""Fixed steps whose impacts are located."""

@@ -1,0 +1,1 @@
+"""Films: frames, the page that plays them, stills."""

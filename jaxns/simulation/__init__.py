@@ -1,0 +1,1 @@
+"""The one loop over steps, and what it returns."""

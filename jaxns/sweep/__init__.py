@@ -1,0 +1,1 @@
+"""Large batches in chunks, over cores, devices and processes."""
