@@ -21,15 +21,32 @@ def discrete_derivative(f: Callable[[Array], Array], a: Array, b: Array) -> Arra
     """
     middle, d = 0.5 * (a + b), b - a
     J = jax.jacfwd(f)(middle)
-    f_a, f_b, linear = f(a), f(b), jnp.sum(J * d, axis=-1)
-    defect = f_b - f_a - linear
-    size = jnp.abs(f_a) + jnp.abs(f_b) + jnp.sum(jnp.abs(J * middle), axis=-1) + jnp.abs(linear)
-    noise = 8.0 * jnp.finfo(d.dtype).eps * jax.lax.stop_gradient(size)
-    defect = jnp.where(jnp.abs(defect) > noise, defect, 0.0)
-    square = jnp.sum(d * d)
-    return J + defect[:, None] * d / jnp.where(square > 0.0, square, 1.0)
+    return J + _defect(f, a, b, jnp.sum(J * d, axis=-1))[:, None] * _along(d)
+
+
+def weighted(weights: Array, f: Callable[[Array], Array], a: Array, b: Array) -> Array:
+    """Σ_i weights_i Df_i(a, b) (k,), by one reverse pass instead of a matrix."""
+    middle, d = 0.5 * (a + b), b - a
+    linear, pull = jax.vjp(lambda x: jax.jvp(f, (middle,), (x,))[1], d)
+    return pull(weights)[0] + jnp.sum(weights * _defect(f, a, b, linear)) * _along(d)
 
 
 def discrete_gradient(f: Callable[[Array], Array], a: Array, b: Array) -> Array:
     """The same for a scalar function: (k,)."""
-    return discrete_derivative(lambda x: f(x)[None], a, b)[0]
+    return weighted(jnp.ones_like(a, shape=(1,)), lambda x: f(x)[None], a, b)
+
+
+def _defect(f: Callable[[Array], Array], a: Array, b: Array, linear: Array) -> Array:
+    """f(b) − f(a) − ∂f(m)(b − a) (n,), zero where it is rounding error."""
+    f_a, f_b = f(a), f(b)
+    defect = f_b - f_a - linear
+    middle = jax.lax.stop_gradient(0.5 * (a + b))
+    terms = jnp.sum(jnp.abs(jax.jacfwd(f)(middle) * middle), axis=-1)
+    size = jax.lax.stop_gradient(jnp.abs(f_a) + jnp.abs(f_b) + terms + jnp.abs(linear))
+    return jnp.where(jnp.abs(defect) > 8.0 * jnp.finfo(a.dtype).eps * size, defect, 0.0)
+
+
+def _along(d: Array) -> Array:
+    """d / ‖d‖², zero at d = 0."""
+    square = jnp.sum(d * d)
+    return d / jnp.where(square > 0.0, square, 1.0)

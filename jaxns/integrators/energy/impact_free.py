@@ -22,7 +22,7 @@ from ...solve import dense
 from ..base import Configuration, Theta, velocity_unit
 from ..levels.layout import ALL, Layout
 from ..levels.statement import AnyDirections, Here, Matrices, Statement
-from .discrete_derivative import discrete_derivative, discrete_gradient
+from .discrete_derivative import discrete_derivative, discrete_gradient, weighted
 
 
 def closed(theta: Theta) -> Array:
@@ -54,7 +54,6 @@ class _Motion(NamedTuple):
     q: Array  # q^E
     u: Array  # u^E
     velocity: Array  # v
-    contact_W: Array  # (nu, n_N + n_F)
     kick: Array  # M⁻¹ times the percussions of the contacts
     S: Array
 
@@ -114,9 +113,9 @@ class ImpactFree(Statement):
             return jax.vjp(lambda u: system.q_dot(*at, u), u)[1](covector)[0] if form.kinematics else covector
 
         covector = -dt * discrete_gradient(lambda q: system.potential_energy(t_mid, q), q, q_E)
-        covector = covector + percussion[:n_g] @ discrete_derivative(lambda q: system.g(t_mid, q), q, q_E)
+        covector = covector + weighted(percussion[:n_g], lambda q: system.g(t_mid, q), q, q_E)
         if form.both_levels:
-            covector = covector + dt * (kappa @ discrete_derivative(lambda q: system.g_dot(t_E, q, u_E), q, q_E))
+            covector = covector + dt * weighted(kappa, lambda q: system.g_dot(t_E, q, u_E), q, q_E)
         if form.variable_mass:
             covector = covector - _inertia(system, t, dt, q, u, q_E, u_E)
         if form.gyroscopic:
@@ -129,13 +128,15 @@ class ImpactFree(Statement):
             place = (t, q, u) if form.explicit_damping else (t_mid, q_mid, velocity)
             impulse = impulse + dt * system.force(*place, system.params)
 
-        contact_W = W[:, n_b:]
+        normals, friction = jnp.split(percussion[n_b:], [self.layout.rows.n_N])
+        contact = dense.matmul(W[:, n_b + self.layout.rows.n_N :], friction)
         if form.discrete_normals:
-            D_N = discrete_derivative(lambda q: system.g_N(t_mid, q), q, q_E)
-            contact_W = contact_W.at[:, : self.layout.rows.n_N].set(jax.vmap(pulled)(D_N).T)
-        kick = accelerate(dense.matmul(contact_W, percussion[n_b:]))
+            contact = contact + pulled(weighted(normals, lambda q: system.g_N(t_mid, q), q, q_E))
+        else:
+            contact = contact + dense.matmul(W[:, n_b : n_b + self.layout.rows.n_N], normals)
+        kick = accelerate(contact)
         S = jnp.concatenate([w - system.q_dot(*at, velocity), u_E - u - accelerate(impulse) - kick])
-        return _Motion(q_E, u_E, velocity, contact_W, kick, S)
+        return _Motion(q_E, u_E, velocity, kick, S)
 
     def equations(self, z: Array, P: Array, here: Here) -> tuple[Array, Array]:
         system, t, dt, q, u, *_ = here.theta
@@ -148,12 +149,24 @@ class ImpactFree(Statement):
         e_N, e_F, _ = system.coefficients(rows, u.dtype)
         if form.restitution:
             e = jnp.concatenate([e_N, e_F])
-            y = y.at[n_b:].add(0.5 * (1.0 - e) / (1.0 + e) * dense.matmul(motion.contact_W.T, motion.kick))
+            y = y.at[n_b:].add(0.5 * (1.0 - e) / (1.0 + e) * self.contact_rates(motion, here))
         if form.velocity_friction:
             sliding = system.gamma_F(t_E, motion.q, motion.u) + e_F * system.gamma_F(t, q, u)
             y = y.at[normals.stop :].set(0.5 * sliding)
         on_velocity = system.g_dot(t_E, motion.q, motion.u) if form.both_levels else y[:0]
         return motion.S, self.layout.join(y, on_velocity)
+
+    def contact_rates(self, motion: _Motion, here: Here) -> Array:
+        """Wᵀ M⁻¹W λ̂ of the contacts."""
+        system, t, dt, q, *_ = here.theta
+        rates = dense.matmul(here.directions.W.T, motion.kick)[self.layout.rows.n_bilateral :]
+        if not self.form.discrete_normals:
+            return rates
+        t_mid = t + 0.5 * dt
+        at = (t_mid, 0.5 * (q + motion.q)) if self.form.midpoint else (t, q)
+        change = system.q_dot(*at, motion.kick) - system.q_dot(*at, 0.0 * motion.kick)
+        normals = discrete_derivative(lambda q: system.g_N(t_mid, q), q, motion.q)
+        return rates.at[: self.layout.rows.n_N].set(normals @ change)
 
     def outputs(self, z: Array, P: Array, here: Here) -> End:
         motion = self.motion(z, P, here)

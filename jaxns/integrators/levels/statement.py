@@ -81,7 +81,7 @@ class Statement(ABC):
     def problem(self) -> Problem:
         """The statement for the solver."""
         direct = self._prepare if self.needs_matrices else self._direct
-        return Problem(self.layout.laws, self._prepare, direct, self.guess, self.equations, self.outputs)
+        return Problem(self.layout.laws, self._prepare, direct, self.guess, self.equations, self.outputs, n_z=self.n_z)
 
     def solved(self, solver: str, theta: Theta, solve: Solve = implicit.solve) -> tuple[Any, inclusion.Stats]:
         """The outputs of the solution, and stats whose row is one of the system."""
