@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 
 import jax
@@ -10,7 +11,7 @@ import numpy as np
 import pytest
 
 import jaxns as ns
-from jaxns.integrators.base import law_table
+from jaxns.integrators.base import Theta, law_table
 from jaxns.integrators.levels import large, velocity_level
 from jaxns.solve import sparse
 from jaxns.trace import pattern
@@ -178,15 +179,29 @@ def blocks_on_a_belt(n: int = 16) -> ns.Problem:
     return ns.Problem(system, q0, jnp.zeros(2 * n).at[0].set(1.0), t1=0.1, dt=2e-3)
 
 
+def wheel_in_air(n: int = 12) -> ns.Problem:
+    """The overbalanced wheel with drag: its forces depend on velocities."""
+    wheel = ns.models.overbalanced_wheel(n=n)
+    s = wheel.system
+    drag = lambda t, q, u, p: -0.1 * u * jnp.abs(u)  # noqa: E731
+    system = ns.System(
+        s.params, s.mass, potential=s.potential, force=drag, constraint=s.constraint, contacts=s.contacts
+    )
+    return replace(wheel, system=system)
+
+
 LARGE = {
     "wheel": (ns.models.overbalanced_wheel(n=12), ns.Rattle(), dict(m=0.11, e_N=0.4)),
     "chain": (ns.models.ball_chain(n=30), ns.Moreau(), dict(gravity=8.0, e_N=0.3)),
     "blocks": (blocks_on_a_belt(), ns.Rattle(), dict(mu=0.3, c=120.0)),
+    "wheel in air": (wheel_in_air(), ns.Rattle(), dict(m=0.11, e_N=0.4)),
+    "chain in three stages": (ns.models.ball_chain(n=30), ns.Lobatto(stages=3), dict(gravity=8.0, e_N=0.3)),
 }
 
 
 @pytest.fixture(
-    scope="module", params=["chain", *(pytest.param(name, marks=pytest.mark.slow) for name in ("wheel", "blocks"))]
+    scope="module",
+    params=[name if name == "chain" else pytest.param(name, marks=pytest.mark.slow) for name in LARGE],
 )
 def both(request: pytest.FixtureRequest) -> list:
     """The motion of a large problem with its derivatives in sparse and in dense form, and a batch in sparse form."""
@@ -224,6 +239,21 @@ def test_large_systems_choose_the_sparse_form() -> None:
     laws = law_table(crank.system.rows(0.0, crank.q0, crank.u0))
     rows = velocity_level.rows
     assert large.structure(crank.system, laws, rows, jnp.zeros(()), crank.q0, crank.u0) is None
+
+
+@pytest.mark.parametrize("name", ["wheel in air", "chain in three stages"])
+def test_velocities_as_unknowns_have_a_sparse_form(name: str) -> None:
+    """The entries of Newton's matrix grow with the number of bodies, and so does the work of its elimination."""
+    work = []
+    for n in (20, 40):
+        problem = wheel_in_air(n) if name == "wheel in air" else ns.models.ball_chain(n)
+        system, t, q, u = problem.system, jnp.zeros(()), problem.q0, problem.u0
+        statement = LARGE[name][1].first_solve(system, t, q, u)
+        P = jnp.zeros((statement.layout.laws.size,))
+        form = statement.problem(Theta(system, t, t + 1e-3, q, u, P, t)).sparse
+        assert form is not None and form.plans[0].pattern.shape == (statement.n_z + P.shape[0],) * 2
+        work.append(form.plans[0].work)
+    assert work[1] < 2.2 * work[0]
 
 
 def test_sparse_and_dense_form_are_the_same_motion(both) -> None:

@@ -86,12 +86,12 @@ class GeneralizedAlpha:
         implicit_u = system.velocity_dependent_force(t, q, u)
         n_u = implicit_u * u.shape[0]
         gaps = Layout(rows, (POSITION,))
-        position = _Position(gaps, q.shape[0] + n_u, c, system.constant_mass(t, q), implicit_u)
+        position = _Position(gaps, q.shape[0] + n_u, None, c, system.constant_mass(t, q), implicit_u)
         theta = Theta(system, t, dt, q, u, memory.kappa, tol, more=past)
         (q_end, kappa), first = position.solved("newton", theta)
         touching = (kappa[rows.n_g :] > 0.0) | (system.g_N(t + dt, q_end) <= tol)
         theta = theta._replace(P_guess=memory.P, more=_End(past, q_end, touching))
-        (u_end, P), second = _Velocity(Layout(rows), n_u, c, implicit_u).solved("newton", theta)
+        (u_end, P), second = _Velocity(Layout(rows), n_u, None, c, implicit_u).solved("newton", theta)
         (du, force), third = implicit.solve(decision(rows), _instant(rows, theta, u_end, P))
         # A start that found no accelerations fails the first step.
         first = first._replace(status=jnp.maximum(first.status, memory.start_status))

@@ -83,7 +83,7 @@ class GGLUnified:
         corrected = "g" * (bilateral == "ggl") + "N" * (not self.velocity_only)
         implicit_u = system.velocity_dependent_force(t, q, u)
         n_z = q.shape[0] + implicit_u * u.shape[0]
-        coupled = _Coupled(Layout(rows, (ALL, corrected)), n_z, bilateral, implicit_u, self.linearised)
+        coupled = _Coupled(Layout(rows, (ALL, corrected)), n_z, None, bilateral, implicit_u, self.linearised)
         theta = Theta(system, t, dt, q, u, memory, tol)
         theta = theta._replace(more=(predicted if self.linearised else active)(theta, rows))
         (q_end, u_end, P), stats = coupled.solved(self.solver, theta)

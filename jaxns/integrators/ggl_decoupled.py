@@ -55,7 +55,7 @@ class GGLDecoupled:
 
     def step(self, system: System, t: Array, q: Array, u: Array, dt: Array, memory: Array, tol: Array) -> Step:
         free = Moreau(solver=self.solver).step(system, t, q, u, dt, memory, tol)
-        projection = _Projection(Layout(system.rows(t, q, u), (POSITION,)), 0)
+        projection = _Projection(Layout(system.rows(t, q, u), (POSITION,)), 0, None)
         theta = Theta(system, t, dt, q, u, memory, tol, more=_Free(free.q, 0.5 * (u + free.u)))
         q_end, stats = projection.solved(self.solver, theta)
         return free._replace(q=q_end, solves=(*free.solves, stats))

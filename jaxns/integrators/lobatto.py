@@ -15,6 +15,7 @@ from ..model.system import System
 from ..solve import dense
 from ..trace.vectorise import materialise
 from .base import Configuration, Theta, velocity_unit
+from .levels import large
 from .levels.layout import ALL, Layout
 from .levels.position_level import kinematic_rows
 from .levels.reduced import Restitution
@@ -82,9 +83,10 @@ class Lobatto(TwoSolves):
         return float(1.0 - lobatto(self.stages).b[-1])
 
     def first_solve(self, system: System, t: Array, q: Array, u: Array) -> _Stages:
-        unknowns = Unknowns.of(system, t, q, u, self.stages)
         layout = Layout(system.rows(t, q, u), stages=self.stages - 1)
-        return _Stages(layout, unknowns.size, self.stages, unknowns)
+        structure = large.structure(system, layout.laws, None, t, q, u)
+        unknowns = Unknowns.of(system, t, q, u, self.stages, large=structure is not None)
+        return _Stages(layout, unknowns.size, structure, self.stages, unknowns)
 
     def free_velocity(self, second: Second, d: AnyDirections) -> Array:
         (system, t, dt, q, u, *_), first = second

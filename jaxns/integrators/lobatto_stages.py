@@ -120,9 +120,11 @@ class Unknowns(NamedTuple):
     variable_mass: bool
 
     @classmethod
-    def of(cls, system: System, t: Array, q: Array, u: Array, s: int) -> Unknowns:
+    def of(cls, system: System, t: Array, q: Array, u: Array, s: int, large: bool = False) -> Unknowns:
         variable_mass = not system.constant_mass(t, q)
         kinematics = system.kinematics is not None
+        if large:  # sparse in all velocities and percussions
+            return cls(s - 1 if kinematics else 0, s, q.shape[0], u.shape[0], variable_mass)
         if variable_mass or system.velocity_dependent_force(t, q, u):
             # With q̇ = u all Q^i follow from all V^i; else V^s follows from the rest, if the mass matrix is constant.
             n_V = s - 1 if kinematics and not variable_mass else s

@@ -66,8 +66,10 @@ class Rattle(TwoSolves):
     def first_solve(self, system: System, t: Array, q: Array, u: Array) -> _FirstStage:
         layout = Layout(system.rows(t, q, u))
         implicit_q, implicit_u = system.kinematics is not None, system.velocity_dependent_force(t, q, u)
+        rows = None if implicit_q or implicit_u else _rows
+        structure = large.structure(system, layout.laws, rows, t, q, u)
+        implicit_u |= structure is not None and implicit_q  # sparse in u_½ and percussions
         n_z = implicit_q * q.shape[0] + implicit_u * u.shape[0]
-        structure = None if n_z else large.structure(system, layout.laws, _rows, t, q, u)
         return _FirstStage(layout, n_z, structure, implicit_q, implicit_u)
 
     def free_velocity(self, second: Second, d: AnyDirections) -> Array:

@@ -31,6 +31,7 @@ from jax.extend import core
 from . import dense, linearised, newton, projected, sparse
 from .lanes import Lift, on_lanes
 from .linearised import Laws, Result
+from .sparse import CoupledForm, SparseForm
 from .status import Status
 
 METHODS = ("newton", "path", "natural_newton", "projected_newton", *projected.METHODS, "lemke")
@@ -54,18 +55,6 @@ class Stats(NamedTuple):
     iterations: Array  # () int, Newton iterations
     residual: Array  # () largest residual in the units of the tolerance
     row: Array  # () int, the row of y with that residual, −1 for a smooth equation
-
-
-class SparseForm(NamedTuple):
-    """Newton's method for a large problem without smooth unknowns, with velocities u beside the percussions.
-
-    A matrix in (u, P̂), of which the percussions are the last unknowns and F the last right-hand sides, has the Jacobian
-    of the residual as what is left when u is eliminated.
-    """
-
-    plans: tuple[sparse.Plan, sparse.Plan]  # for the matrix and for its transpose
-    velocities: int
-    entries: Callable[[Array, Array, Array, Array, Array, Any], Array]  # (P̂, ζ̂, r, μ̂, ρ, data) -> (entries,)
 
 
 @dataclass(frozen=True)
@@ -95,7 +84,7 @@ class Problem:
     jacobian: Callable[[Array, Array, Any], Array] | None = None
     method: str = "newton"  # one of METHODS
     max_sweeps: int = 20_000  # of all methods but "newton"
-    sparse: SparseForm | None = None
+    sparse: SparseForm | CoupledForm | None = None
     n_z: int = 0  # smooth unknowns
 
     @property
@@ -122,9 +111,25 @@ class Problem:
         S, y = self.equations(x[:m], root_r * x[m:], data)
         return jnp.concatenate([S, self.laws.residual(root_r * y, x[m:], self.laws.scale_mu(s.mu, r), s.closed)])
 
+    def newton_entries(self, z: Array, zeta: Array, rho: Array, data: Any) -> Array:
+        """The entries of Newton's matrix, in (z, ζ), of a coupled form."""
+        s, m = data.scaling, z.shape[0]
+        root_r, mu = jnp.sqrt(s.r), self.laws.scale_mu(s.mu, s.r)
+
+        def F(x: Array) -> Array:
+            P = self.laws.percussions(x[m:], mu, s.closed)
+            S, y = self.equations(x[:m], root_r * P, data)
+            return jnp.concatenate([S, root_r * y - (1.0 - rho) * P + x[m:]])
+
+        push = jax.linearize(F, jnp.concatenate([z, zeta]))[1]
+        return self.sparse.pattern.jacobian(push, z.dtype)  # type: ignore[union-attr]
+
     def sparse_jacobian(self, x: Array, data: Any) -> Array:
-        """The entries of the sparse form at x = P̂."""
+        """The entries of the sparse form at x = (z, P̂)."""
         s = data.scaling
+        if isinstance(self.sparse, CoupledForm):
+            push = jax.linearize(lambda x: self.residual(x, s.r, data), x)[1]
+            return self.sparse.pattern.jacobian(push, x.dtype)
         root_r = jnp.sqrt(s.r)
         _, y = self.equations(x[:0], root_r * x, data)
         mu = self.laws.scale_mu(s.mu, s.r)

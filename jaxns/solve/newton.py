@@ -169,6 +169,9 @@ def _newton_step(problem: Problem, lift: Lift, data: Any, mu: Array, it: _Iterat
     size = largest(it.zeta)
     relative = jnp.minimum(norm(F) / jnp.where(size > 0.0, size, 1.0), 1.0)
     rho = jnp.where(it.turn < PROXIMAL_FROM, 0.0, path.PROXIMAL * relative)
+    if isinstance(problem.sparse, sparse.CoupledForm):
+        entries = lift.values(problem.newton_entries, 4)(it.z, it.zeta, rho, data)
+        return sparse.solve_lanes(problem.sparse.plans[0], entries, -F)
     if K is None:
         return _sparse_step(problem, lift, data, mu, it.P, it.zeta, F, rho)
     m = it.z.shape[0]
@@ -187,7 +190,7 @@ def _sparse_step(
     ((y_P + ρ − 1) A + 1)⁻¹ = 1 − (y_P + ρ − 1) B⁻¹ A.
     """
     form, r = problem.sparse, data.scaling.r
-    assert form is not None
+    assert isinstance(form, sparse.SparseForm)
     push = jax.jvp(lambda zeta: problem.laws.percussions(zeta, mu, data.scaling.closed), (zeta,), (F,))[1]
     values = lift.values(form.entries, 6)(P, zeta, r, mu, rho, data)
     dP = sparse.solve_last(form.plans[0], values, push)

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -256,6 +256,29 @@ def _level(
         backward=Sums.of(backward),
     )
     return level, others, after
+
+
+class SparseForm(NamedTuple):
+    """Newton's method for a large problem without smooth unknowns, with velocities u beside the percussions.
+
+    A matrix in (u, P̂), of which the percussions are the last unknowns and F the last right-hand sides, has the Jacobian
+    of the residual as what is left when u is eliminated.
+    """
+
+    plans: tuple[Plan, Plan]  # for the matrix and for its transpose
+    velocities: int
+    entries: Callable[[Array, Array, Array, Array, Array, Any], Array]  # (P̂, ζ̂, r, μ̂, ρ, data) -> (entries,)
+
+
+class CoupledForm(NamedTuple):
+    """Newton's method for a large problem whose Jacobian, in (z, P̂), is sparse itself."""
+
+    plans: tuple[Plan, Plan]  # for the matrix and for its transpose
+    velocities: int = 0  # beside the unknowns: none
+
+    @property
+    def pattern(self) -> Pattern:
+        return self.plans[0].pattern
 
 
 def solve(plan: Plan, transposed: Plan, values: Array, b: Array) -> Array:

@@ -73,7 +73,7 @@ class ImpactFree(Statement):
     def of(cls, theta: Theta, form: Form) -> ImpactFree:
         rows = theta.system.rows(theta.t, theta.q, theta.u)
         layout = Layout(rows, (ALL, "g" if form.both_levels else ""))
-        return cls(layout, theta.q.shape[0] + theta.u.shape[0], form)
+        return cls(layout, theta.q.shape[0] + theta.u.shape[0], None, form)
 
     def place(self, theta: Theta) -> Configuration:
         return Configuration(theta.system, theta.t, theta.q, theta.u)

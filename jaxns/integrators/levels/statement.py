@@ -20,7 +20,7 @@ from ...solve import implicit, inclusion
 from ...solve.inclusion import Problem, Scaling
 from ...trace.vectorise import materialise
 from ..base import Configuration, DirectDirections, Directions, Solve, Theta, velocity_unit
-from .large import SparseDirections, Structure, newton_form
+from .large import SparseDirections, Structure, coupled_form, newton_form
 from .layout import Layout
 
 Matrices = Directions | SparseDirections
@@ -42,6 +42,7 @@ class Statement(ABC):
 
     layout: Layout
     n_z: int
+    structure: Structure | None  # of a large system, whose matrices are sparse
 
     needs_matrices: ClassVar[bool] = False  # whether `equations` use the force directions as a matrix
 
@@ -78,14 +79,21 @@ class Statement(ABC):
         G = d.G_diagonal()
         return tuple(self.layout.at_all_stages(self.layout.of(level, G)) for level in self.layout.levels)
 
-    def problem(self) -> Problem:
+    def problem(self, theta: Theta) -> Problem:
         """The statement for the solver."""
-        direct = self._prepare if self.needs_matrices else self._direct
-        return Problem(self.layout.laws, self._prepare, direct, self.guess, self.equations, self.outputs, n_z=self.n_z)
+        prepare, direct, form = self._prepare, self._direct, None
+        if self.structure is not None:
+            form = coupled_form(self, theta)
+        if form is not None:
+            prepare = direct = self._with_structure
+        elif self.needs_matrices:
+            direct = prepare
+        common = (self.layout.laws, prepare, direct, self.guess, self.equations, self.outputs)
+        return Problem(*common, sparse=form, n_z=self.n_z)
 
     def solved(self, solver: str, theta: Theta, solve: Solve = implicit.solve) -> tuple[Any, inclusion.Stats]:
         """The outputs of the solution, and stats whose row is one of the system."""
-        outputs, stats = solve(self.problem().solved_by(solver), theta)
+        outputs, stats = solve(self.problem(theta).solved_by(solver), theta)
         rows = self.layout.row_of_system()
         if rows.shape[0]:
             stats = stats._replace(row=jnp.where(stats.row < 0, -1, rows[stats.row]))
@@ -93,6 +101,14 @@ class Statement(ABC):
 
     def _prepare(self, theta: Theta) -> Here:
         return self._here(theta, Directions.at(self.place(theta)))
+
+    def _with_structure(self, theta: Theta) -> Here:
+        assert self.structure is not None
+        return self._here(theta, SparseDirections.at(self.structure, self.place(theta)))
+
+    def of_all_unknowns(self, theta: Theta, x: Array) -> Array:
+        """(S, y) at (z, P), of which large systems read a pattern."""
+        return jnp.concatenate(self.equations(x[: self.n_z], x[self.n_z :], self._with_structure(theta)))
 
     def _direct(self, theta: Theta) -> Here:
         return self._here(theta, DirectDirections.at(self.place(theta)))
@@ -114,11 +130,9 @@ class Statement(ABC):
 class Explicit(Statement):
     """An inclusion that without smooth unknowns has rows y(u) of one velocity u = u_free + M⁻¹W P.
 
-    `fixed` has `u_free`. With the structure of a large system its matrices are sparse. Where there are smooth unknowns
-    after all, the scheme states its own `equations`, and it is a statement like any other.
+    `fixed` has `u_free`. Where there are smooth unknowns after all, the scheme states its own `equations`, and it is a
+    statement like any other.
     """
-
-    structure: Structure | None
 
     @abstractmethod
     def rows_at(self, u: Array, here: Here) -> Array:
@@ -136,17 +150,11 @@ class Explicit(Statement):
         push = jax.linearize(lambda u: self.rows_at(u, here), self.velocity(P, here))[1]
         return jax.vmap(push, in_axes=1, out_axes=1)(here.directions.M_inv_W)
 
-    def problem(self) -> Problem:
+    def problem(self, theta: Theta) -> Problem:
         if self.n_z:
-            return super().problem()
-        laws, structure = self.layout.laws, self.structure
-        if structure is None:
-            return Problem(
-                laws, self._prepare, self._direct, self.guess, self.equations, self.outputs, jacobian=self.jacobian
-            )
-
-        def prepare(theta: Theta) -> Here:
-            return self._here(theta, SparseDirections.at(structure, self.place(theta)))
-
-        form = newton_form(structure, laws, lambda here: here.directions, self.velocity, self.rows_at)
-        return Problem(laws, prepare, prepare, self.guess, self.equations, self.outputs, sparse=form)
+            return super().problem(theta)
+        laws, common = self.layout.laws, (self.guess, self.equations, self.outputs)
+        if self.structure is None:
+            return Problem(laws, self._prepare, self._direct, *common, jacobian=self.jacobian)
+        form = newton_form(self.structure, laws, lambda here: here.directions, self.velocity, self.rows_at)
+        return Problem(laws, self._with_structure, self._with_structure, *common, sparse=form)
