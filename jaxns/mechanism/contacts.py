@@ -110,7 +110,7 @@ class Slips:
 
     def __call__(self, t: Array, q: Array, u: Array, p: Any) -> Array:
         poses = self.frames.poses(q, p)
-        motion = self.frames.motion(u, poses)
+        motion = self.frames.motion(u, poses, p)
         found = []
         for kind in self.kinds:
             points, normals = kind.touching(poses, p)

@@ -52,7 +52,7 @@ class Potential:
     def __call__(self, t: Array, q: Array, p: Any) -> Array:
         names = self.frames.moving
         m = stack(p, [f"{name}.mass" for name in names])
-        V = -m @ (self.frames.bodies(q)[:, : self.frames.dimension] @ p["gravity"])
+        V = -m @ (self.frames.centres(q, p) @ p["gravity"])
         if self.springs is not None:
             stretch = self.springs(q, p) - stack(p, self.rest)
             V = V + 0.5 * jnp.sum(stack(p, self.stiffness) * stretch**2)
@@ -78,10 +78,10 @@ class Forces:
 
     @property
     def empty(self) -> bool:
-        return self.frames.dimension == 2 and not (self.dampers or self.motors or self.forces or self.torques)
+        return not (self.frames.of_spins or self.dampers or self.motors or self.forces or self.torques)
 
     def __call__(self, t: Array, q: Array, u: Array, p: Any) -> Array:
-        h = self._gyroscopic(u, p) if self.frames.dimension == 3 else jnp.zeros_like(u)
+        h = self._gyroscopic(u, p) if self.frames.of_spins else jnp.zeros_like(u)
         elements = (
             (self.dampers, self._damping),
             (self.motors, self._motors),
@@ -124,7 +124,7 @@ class Forces:
         arm = own.turned(columns(stack(p, [key for _, key, _ in self.forces])))
 
         def velocities(u: Array) -> Array:
-            return jnp.stack(self.frames.motion(u, poses).pick(index).of_points(arm), axis=1)
+            return jnp.stack(self.frames.motion(u, poses, p).pick(index).of_points(arm), axis=1)
 
         v, push = jax.vjp(velocities, u)
         x = jnp.stack(plus(own.position, arm), axis=1)
@@ -135,7 +135,7 @@ class Forces:
         poses, index = self.frames.poses(q, p), [i for i, _ in self.torques]
 
         def spins(u: Array) -> Array:
-            spin = self.frames.motion(u, poses).pick(index).spin
+            spin = self.frames.motion(u, poses, p).pick(index).spin
             return jnp.stack(spin, axis=1) if len(spin) > 1 else spin[0]
 
         spin, push = jax.vjp(spins, u)
@@ -156,7 +156,7 @@ def _stacked(given: list[Array], shape: tuple[int, ...]) -> Array:
 
 @dataclass(frozen=True)
 class Kinematics:
-    """`kinematics(t, q, u, p) -> (nq,)` of bodies in space."""
+    """`kinematics(t, q, u, p) -> (nq,)` where there are quaternions."""
 
     frames: Frames
 

@@ -90,6 +90,11 @@ class Frames:
         return (3, 3) if self.dimension == 2 else (7, 6)
 
     @property
+    def of_spins(self) -> bool:
+        """Whether u holds angular velocities of bodies in space, to which the forces −ω × Θω belong."""
+        return self.dimension == 3
+
+    @property
     def nq(self) -> int:
         return self.of_body[0] * len(self.moving) + self.pads
 
@@ -130,7 +135,11 @@ class Frames:
         """φ of all frames in the plane, with all its turns."""
         return self._all(self.bodies(q)[:, 2], stack(p, [f"{name}.angle" for name in self.fixed], (), q.dtype))
 
-    def motion(self, u: Array, poses: Poses) -> Motion:
+    def centres(self, q: Array, p: Any) -> Array:
+        """Centres of mass of the moving bodies (bodies, d)."""
+        return self.bodies(q)[:, : self.dimension]
+
+    def motion(self, u: Array, poses: Poses, p: Any) -> Motion:
         """All frames; those that are fixed do not move."""
         own, d = columns(self.bodies(u)), self.dimension
         spin = own[2:] if d == 2 else poses.pick(range(len(self.moving))).turned(own[3:])

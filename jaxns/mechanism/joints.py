@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar, NamedTuple
 
@@ -60,16 +61,16 @@ class Joint(Pair):
     mu: Any = 0.0
 
     dimensions: ClassVar[tuple[int, ...]] = (2, 3)
+    link: ClassVar[str] = ""  # what it is in a tree, see `tree/links.py`
     coordinate: ClassVar[tuple[str, str]] = ("", "")  # its kind in the plane and in space
     play: ClassVar[tuple[int, ...]] = ()  # dimensions in which it can have clearance
 
-    def rows(self, assembly: Assembly) -> list[Row]:
-        """The rows of this joint; its parameters are added to the assembly."""
+    def check(self, assembly: Assembly) -> None:
+        """Complain about options that cannot be."""
         d = assembly.d
         if d not in self.dimensions:
             where = "the plane" if d == 2 else "space"
             raise MechanismError(f"{self.owner}: there is no such joint in {where}.")
-        a, b = self.indices(assembly)
         if self.clearance is not None and d not in self.play:
             raise MechanismError(
                 f"{self.owner}: clearance is for Revolute joints in the plane and Spherical ones in space."
@@ -80,9 +81,14 @@ class Joint(Pair):
             raise MechanismError(
                 f"{self.owner}: drive, motor, limits and friction are for Revolute and Prismatic joints."
             )
-        values = self.values(assembly)
+
+    def rows(self, assembly: Assembly, more: Sequence[str] = ()) -> list[Row]:
+        """The rows of this joint; its parameters are added to the assembly, with those that have `more` names."""
+        self.check(assembly)
+        a, b = self.indices(assembly)
+        values = self.values(assembly, more)
         keys = dict(zip(values, assembly.add(self.owner, self.label, values), strict=True))
-        kinds = () if self.clearance is not None else self.kinds(d)
+        kinds = () if self.clearance is not None else self.kinds(assembly.d)
         return [Row(kind, a, b, tuple(keys[k] for k in READS[kind])) for kind in kinds]
 
     @property
@@ -99,10 +105,10 @@ class Joint(Pair):
         """Kinds of rows, in the plane and in space."""
         raise NotImplementedError
 
-    def values(self, assembly: Assembly) -> dict[str, Any]:
-        """Parameters of the rows of this joint."""
+    def values(self, assembly: Assembly, more: Sequence[str] = ()) -> dict[str, Any]:
+        """Parameters of the rows of this joint, and more of them."""
         kinds = (*self.kinds(assembly.d), *([self.coordinate[assembly.d - 2]] if self.uses_coordinate else []))
-        needed = {key for kind in kinds for key in READS[kind]}
+        needed = {key for kind in kinds for key in READS[kind]} | set(more)
         found: dict[str, Any] = {}
         if "point_a" in needed:
             found["point_a"], found["point_b"] = self.points(assembly)
@@ -112,11 +118,11 @@ class Joint(Pair):
                 raise MechanismError(f"{self.owner}: give its axis=, a vector in the initial configuration.")
             along = direction(self.owner, "axis", axis, assembly.d)
             found["axis_a"] = assembly.turned_to(self.a, along)
-            if "side_b" in needed:
-                side = np.array([float(x) for x in perpendicular(tuple(jnp.asarray(found["axis_a"])))[0]])
-                found["side_b"] = assembly.turned_to(self.b, assembly.pose(self.a)[1] @ side)
             if "axis_b" in needed:
                 found["axis_b"] = assembly.turned_to(self.b, self.second_axis(along))
+            for name, body in (("side_a", self.a), ("side_b", self.b)):
+                if name in needed:
+                    found[name] = assembly.turned_to(body, self.side(name, assembly, along))
         elif axis is not None:
             raise MechanismError(f"{self.owner}: in the plane it has no axis; all joints turn about the third one.")
         if "angle" in needed:
@@ -127,6 +133,11 @@ class Joint(Pair):
 
     def second_axis(self, along: np.ndarray) -> np.ndarray:
         return along
+
+    def side(self, name: str, assembly: Assembly, along: np.ndarray) -> np.ndarray:
+        """The direction in the world that tells, seen from b, by how much b has turned about the axis."""
+        in_a = tuple(jnp.asarray(assembly.turned_to(self.a, along)))
+        return assembly.pose(self.a)[1] @ np.array([float(x) for x in perpendicular(in_a)[0]])
 
     def points(self, assembly: Assembly) -> tuple[np.ndarray, np.ndarray]:
         """The joint's points in the frames of a and b."""
@@ -172,6 +183,7 @@ class Revolute(Joint):
     """
 
     axis: Any = None
+    link: ClassVar[str] = "revolute"
     coordinate: ClassVar[tuple[str, str]] = ("angle", "twist")
     play: ClassVar[tuple[int, ...]] = (2,)
 
@@ -188,6 +200,7 @@ class Prismatic(Joint):
     """
 
     axis: Any = None
+    link: ClassVar[str] = "prismatic"
     coordinate: ClassVar[tuple[str, str]] = ("slide", "slide")
 
     def kinds(self, d: int) -> tuple[str, ...]:
@@ -203,6 +216,7 @@ class Cylindrical(Joint):
     """
 
     axis: Any = None
+    link: ClassVar[str] = "cylindrical"
     dimensions: ClassVar[tuple[int, ...]] = (3,)
 
     def kinds(self, d: int) -> tuple[str, ...]:
@@ -217,6 +231,7 @@ class Spherical(Joint):
     'ground-bob'
     """
 
+    link: ClassVar[str] = "spherical"
     dimensions: ClassVar[tuple[int, ...]] = (3,)
     play: ClassVar[tuple[int, ...]] = (3,)
 
@@ -234,6 +249,7 @@ class Universal(Joint):
 
     axis: Any = None
     axis_b: Any = None
+    link: ClassVar[str] = "universal"
     dimensions: ClassVar[tuple[int, ...]] = (3,)
 
     def kinds(self, d: int) -> tuple[str, ...]:
@@ -249,6 +265,10 @@ class Universal(Joint):
             )
         return second
 
+    def side(self, name: str, assembly: Assembly, along: np.ndarray) -> np.ndarray:
+        """Where the other axis is at the beginning."""
+        return along if name == "side_b" else self.second_axis(along)
+
 
 @dataclass(frozen=True)
 class Fixed(Joint):
@@ -257,6 +277,8 @@ class Fixed(Joint):
     >>> Fixed("hull", "mast", at=(0.0, 0.0)).kinds(2)
     ('coincident', 'turned')
     """
+
+    link: ClassVar[str] = "fixed"
 
     def kinds(self, d: int) -> tuple[str, ...]:
         return ("coincident", "turned") if d == 2 else ("coincident", "locked")
@@ -282,7 +304,7 @@ class Distance(Joint):
     def kinds(self, d: int) -> tuple[str, ...]:
         return ("apart",)
 
-    def values(self, assembly: Assembly) -> dict[str, Any]:
+    def values(self, assembly: Assembly, more: Sequence[str] = ()) -> dict[str, Any]:
         if self.at is not None:
             raise MechanismError(f"{self.owner}: it has two points, at_a=… and at_b=…, not one.")
         found = ends(self, assembly)

@@ -10,9 +10,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from ..model.consistent import consistent
 from ..model.system import Problem, System
-from . import joint_options, touch
+from . import joint_options, start, touch
 from .constraints import Constraint
 from .contacts import Gaps, Slips
 from .coordinates import Coordinates
@@ -20,13 +19,15 @@ from .drawing import Drawing
 from .dynamics import Forces, Kinematics, Mass, Potential
 from .errors import MechanismError
 from .forces import Damper, Force, Spring, Torque, TorsionSpring, read_drive, read_input
-from .frames import take
-from .joints import Joint
+from .frames import Frames, take
+from .joints import Joint, Row
 from .parts import Assembly, Body, frames_of
 from .rolling import Rolling, Skate, VelocityConstraint
 from .touch import Touch
-
-PENETRATION = 1e-7  # m: initial gaps below minus that are an error
+from .tree.conversion import body_state, joint_state
+from .tree.frames import JointFrames
+from .tree.inertia import Gyroscopic, TreeMass
+from .tree.links import links_of, tree_parameters
 
 
 class Mechanism:
@@ -34,6 +35,7 @@ class Mechanism:
 
     - parts: `Body`, joints, force elements and `Touch`, in any order. Bodies go by name; "ground" is the world
     - gravity: two entries for a planar mechanism, three for a spatial one
+    - coordinates: "bodies", those of every body, with joints as constraints; or "joints", minimal coordinates, see below
 
     It has
 
@@ -46,6 +48,13 @@ class Mechanism:
     A planar body has q = (x, y, φ) and u = q̇; a spatial one q = (position, unit quaternion) and u = (velocity of the centre
     of mass in the world, angular velocity in the body). They come in the order of the parts; fixed bodies have none.
     Mechanisms of the same structure share compiled programs.
+
+    With coordinates="joints", q and u hold for each moving body, in their order, the coordinates of the joint that leads to
+    it from the ground: none of `Fixed`, an angle or a shift, both of `Cylindrical`, two angles of `Universal`, a unit
+    quaternion of `Spherical` (in u the angular velocity of b relative to a in the basis of b), and those above of a body
+    that no joint leads to. They are those of b relative to a, and zero where the parts are given. Joints that close a loop
+    stay constraints. All else, contacts, springs, drives, limits, is the same. `.to_joints(q, u)` and `.to_bodies(q, u)`
+    convert.
 
     >>> import jaxns as ns
     >>> mechanism = ns.Mechanism(
@@ -63,9 +72,13 @@ class Mechanism:
     system: System
     q0: Array
     u0: Array
+    frames: Frames
+    _other: Mechanism | None = None
 
-    def __init__(self, *parts: Any, gravity: Any = (0.0, -9.81)):
-        self.parts = parts
+    def __init__(self, *parts: Any, gravity: Any = (0.0, -9.81), coordinates: str = "bodies"):
+        if coordinates not in ("bodies", "joints"):
+            raise MechanismError(f'Mechanism: coordinates must be "bodies" or "joints", got {coordinates!r}.')
+        self.parts, self.gravity, self.coordinates = parts, gravity, coordinates
         weight = np.asarray(gravity, float)
         if weight.shape not in ((2,), (3,)) or not np.all(np.isfinite(weight)):
             raise MechanismError(f"Mechanism: gravity must have two entries (plane) or three (space), got {gravity!r}.")
@@ -104,9 +117,9 @@ class Mechanism:
 
     def _compile(self, assembly: Assembly) -> None:
         """The functions of the system."""
-        frames = self.frames
         joints = self._all(Joint)
-        rows = [row for joint in joints for row in joint.rows(assembly)]
+        rows = self._rows(joints, assembly)
+        frames = self.frames
         moved = [(joint, joint.coordinate_row(assembly)) for joint in joints if joint.uses_coordinate]
         driven = [(joint, row) for joint, row in moved if joint.drive is not None]
         drives = tuple(read_drive(joint, joint.drive, joint.label, assembly) for joint, _ in driven)
@@ -143,17 +156,32 @@ class Mechanism:
         self.contacts: tuple[str, ...] = (*names, *stopped, *rough)
         self.constraints: tuple[str, ...] = constraint.owners
         params = {key: jnp.asarray(value, float) for key, value in assembly.params.items()}
+        tree = frames if isinstance(frames, JointFrames) else None
         self.system = System(
             params,
-            Mass(frames),
+            Mass(frames) if tree is None else TreeMass(tree),
             potential=potential,
             force=None if forces.empty else forces,
-            kinematics=Kinematics(frames) if frames.dimension == 3 else None,
+            kinematics=Kinematics(frames) if frames.nq != frames.nu else None,
             constraint=constraint if constraint.owners else None,
             velocity_constraint=along,
             contacts=(*contacts, *stops, *pads),
+            gyroscopic_force=None if tree is None else Gyroscopic(tree),
         )
         self.draw = Drawing.of(self.frames, self.parts, assembly, tuple(gaps))
+
+    def _rows(self, joints: list[Joint], assembly: Assembly) -> list[Row]:
+        """The constraints of joints; in minimal coordinates, of those that close a loop."""
+        links: tuple[Joint, ...] = ()
+        if self.coordinates == "joints":
+            found, links = links_of(self.frames, joints, assembly)
+            self.frames = JointFrames.of(self.frames, found)
+        rows: list[Row] = []
+        for joint in joints:
+            in_tree = any(joint is link for link in links)
+            own = joint.rows(assembly, tree_parameters(joint, assembly.d) if in_tree else ())
+            rows.extend(() if in_tree else own)
+        return rows
 
     def _rolling(self, assembly: Assembly) -> tuple[Gaps | None, VelocityConstraint | None]:
         """What keeps wheels on the ground, and what keeps wheels and blades from slipping."""
@@ -165,35 +193,17 @@ class Mechanism:
 
     def _start(self, assembly: Assembly) -> None:
         """The initial state: as given, or the nearest one in which joints meet."""
-        d = self.frames.dimension
-        bodies = [assembly.bodies[name] for name in self.frames.moving]
-        q = np.concatenate([np.concatenate([x, np.atleast_1d(turn)]) for x, turn in (body.pose(d) for body in bodies)])
-        u = np.concatenate([body.motion(d) for body in bodies])
-        pads = np.zeros(self.frames.pads)
-        self.q0, self.u0 = jnp.asarray(np.append(q, pads)), jnp.asarray(np.append(u, pads))
-        g, rates, g_N = (np.asarray(x) for x in _levels(self.system, self.q0, self.u0))
-        limit = float(jnp.finfo(self.q0.dtype).eps) ** 0.5
-        if g_N.size and g_N.min() < -PENETRATION:
-            k = int(g_N.argmin())
-            raise MechanismError(
-                f"Touch {self.contacts[k]!r}: the bodies overlap at the beginning by {-g_N[k]:.3e} m (contact {k})."
-            )
-        speed = max(1.0, float(np.abs(u).max(initial=0.0)))
-        if np.abs(g).max(initial=0.0) > 1e-2 * limit or np.abs(rates).max(initial=0.0) > 1e-2 * limit * speed:
-            self.q0, self.u0 = self._assembled(g)
+        given = start.given_state(self.frames, assembly)
+        if self.coordinates == "bodies":
+            self.q0, self.u0 = start.of_bodies(self.system, given, self.contacts, self.constraints)
+            return
 
-    def _assembled(self, g: np.ndarray) -> tuple[Array, Array]:
-        try:
-            return consistent(self.system, self.q0, self.u0)
-        except ValueError:
-            worst = int(np.abs(g).argmax()) if g.size else 0
-            what = (
-                f"joint {self.constraints[worst]!r} is {abs(g[worst]):.3e} off" if g.size else "velocities contradict"
-            )
-            raise MechanismError(
-                f"Mechanism: it cannot be assembled: no positions near those given satisfy all joints; {what} at the "
-                "beginning."
-            ) from None
+        def of_bodies() -> start.State:
+            other = self._in("bodies")
+            return other.q0, other.u0
+
+        states = self.to_joints, self.to_bodies, of_bodies
+        self.q0, self.u0 = start.of_joints(self.system, given, self.contacts, *states)
 
     def problem(self, *, dt: float, t1: float) -> Problem:
         """The system with its initial state, drawing, step size and end time.
@@ -222,16 +232,61 @@ class Mechanism:
         position, axes = poses.at(k)
         return position, take(self.frames.angles(q, p), [k])[0] if self.frames.dimension == 2 else axes
 
+    def to_joints(self, q: Any, u: Any, params: Any = None) -> tuple[Array, Array]:
+        """A state (q, u) in the coordinates of the bodies, as `coordinates="bodies"` has them, in those of the joints.
+
+        Whatever violates a joint of the tree is left out. Differentiable; `jax.vmap` takes the rows of a trajectory.
+        `params` are those of this mechanism's system unless others are given.
+
+        >>> import jaxns as ns
+        >>> rod = ns.Body("rod", mass=1.0, inertia=0.1, position=(0.5, 0.0))
+        >>> pendulum = ns.Mechanism(rod, ns.Revolute("ground", "rod", at=(0.0, 0.0)))
+        >>> q, u = pendulum.to_joints([0.0, 0.5, jnp.pi / 2], [-1.0, 0.0, 2.0])
+        >>> q.round(6).tolist(), u.round(6).tolist()
+        ([1.570796], [2.0])
+        """
+        bodies, joints, p = self._layouts(params)
+        return joint_state(bodies, joints, *_state(q, u, bodies), p)
+
+    def to_bodies(self, q: Any, u: Any, params: Any = None) -> tuple[Array, Array]:
+        """A state (q, u) in the coordinates of the joints, as `coordinates="joints"` has them, in those of the bodies.
+
+        >>> import jaxns as ns
+        >>> rod = ns.Body("rod", mass=1.0, inertia=0.1, position=(0.5, 0.0))
+        >>> pendulum = ns.Mechanism(rod, ns.Revolute("ground", "rod", at=(0.0, 0.0)), coordinates="joints")
+        >>> q, u = pendulum.to_bodies([jnp.pi / 2], [2.0])
+        >>> q.round(6).tolist(), u.round(6).tolist()
+        ([0.0, 0.5, 1.570796], [-1.0, 0.0, 2.0])
+        """
+        bodies, joints, p = self._layouts(params)
+        return body_state(bodies, joints, *_state(q, u, joints), p)
+
+    def _layouts(self, params: Any) -> tuple[Frames, JointFrames, Any]:
+        """Both layouts, and the parameters that they read."""
+        p = self.system.params if params is None else params
+        if isinstance(self.frames, JointFrames):
+            return self.frames.of_bodies, self.frames, p
+        other = self._in("joints")
+        assert isinstance(other.frames, JointFrames)
+        return self.frames, other.frames, {**other.system.params, **p}
+
+    def _in(self, coordinates: str) -> Mechanism:
+        """The same parts in the other coordinates."""
+        if self._other is None:
+            self._other = Mechanism(*self.parts, gravity=self.gravity, coordinates=coordinates)
+        return self._other
+
     @property
     def degrees_of_freedom(self) -> int:
         """Velocities that constraints leave free, at the initial state and with all contacts open."""
-        rates = jax.jacfwd(partial(_rates, self.system, self.q0))(self.u0)
+        rates = jax.jacfwd(partial(start.rates, self.system, self.q0))(self.u0)
         return self.u0.shape[0] - self.frames.pads - int(np.linalg.matrix_rank(rates) if rates.size else 0)
 
     def __repr__(self) -> str:
         where = "plane" if self.frames.dimension == 2 else "space"
+        kind = ", coordinates of joints" if self.coordinates == "joints" else ""
         lines = [
-            f"Mechanism in {'the ' if where == 'plane' else ''}{where}, {self.degrees_of_freedom} degrees of freedom"
+            f"Mechanism in {'the ' if where == 'plane' else ''}{where}, {self.degrees_of_freedom} degrees of freedom{kind}"
         ]
         listed = {
             "bodies": self.frames.moving,
@@ -244,13 +299,12 @@ class Mechanism:
         return "\n".join(lines)
 
 
-@jax.jit
-def _levels(system: System, q: Array, u: Array) -> tuple[Array, Array, Array]:
-    """g, (ġ, γ) and g_N at the beginning."""
-    t = jnp.zeros((), q.dtype)
-    return system.g(t, q), _rates(system, q, u), system.g_N(t, q)
-
-
-def _rates(system: System, q: Array, u: Array) -> Array:
-    t = jnp.zeros((), q.dtype)
-    return jnp.concatenate([system.g_dot(t, q, u), system.gamma(t, q, u)])
+def _state(q: Any, u: Any, frames: Frames) -> tuple[Array, Array]:
+    """A state as arrays, of the right lengths."""
+    q, u = (jnp.asarray(x) if hasattr(x, "dtype") else jnp.asarray(x, float) for x in (q, u))
+    if q.shape != (frames.nq,) or u.shape != (frames.nu,):
+        raise MechanismError(
+            f"the state must have q ({frames.nq},) and u ({frames.nu},), got shapes {q.shape} and {u.shape}; jax.vmap "
+            "takes many."
+        )
+    return q, u

@@ -89,7 +89,7 @@ class VelocityConstraint:
             own = poses.pick(index)
             arm = own.turned(columns(stack(p, [point for _, point, _ in self.skates])))
             (side,) = perpendicular(unit(columns(stack(p, [along for _, _, along in self.skates]))))
-            velocity = self.frames.motion(u, poses).pick(index).of_points(arm)
+            velocity = self.frames.motion(u, poses, p).pick(index).of_points(arm)
             found.append(dot(own.turned(side), velocity))
         if self.rolling is not None:
             found.append(self.rolling(t, q, u, p).reshape(-1))

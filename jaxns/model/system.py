@@ -24,7 +24,7 @@ from ..trace.dependence import depends_on
 from .contacts import Contacts
 from .values import as_float_leaves
 
-FUNCTIONS = ("mass", "potential", "force", "kinematics", "constraint", "velocity_constraint")
+FUNCTIONS = ("mass", "potential", "force", "kinematics", "constraint", "velocity_constraint", "gyroscopic_force")
 
 
 class Rows(NamedTuple):
@@ -61,6 +61,8 @@ class System:
     - constraint: `(t, q, p) -> (n_g,)`, bilateral constraints on position level
     - velocity_constraint: `(t, q, u, p) -> (n_γ,)`, bilateral constraints on velocity level, affine in u
     - contacts: one `Contacts` or a tuple of them
+    - gyroscopic_force: `(t, q, u, p) -> (nu,)`, what `gyroscopic` returns, for who has a shorter way to it than its
+      derivation from mass and kinematics, or has more q than u
 
     A System is a pytree whose leaves are the parameters and the numeric contact coefficients, so `jax.grad` and
     `jax.vmap` work over it. New parameter values never compile anew; new function objects do.
@@ -85,10 +87,12 @@ class System:
         constraint: Callable[..., Array] | None = None,
         velocity_constraint: Callable[..., Array] | None = None,
         contacts: Contacts | tuple[Contacts, ...] = (),
+        gyroscopic_force: Callable[..., Array] | None = None,
     ):
         self.params = as_float_leaves(params)
         self.mass, self.potential, self.force = mass, potential, force
         self.kinematics, self.constraint, self.velocity_constraint = kinematics, constraint, velocity_constraint
+        self.gyroscopic_force = gyroscopic_force
         self.contacts = (contacts,) if isinstance(contacts, Contacts) else tuple(contacts)
         for name in FUNCTIONS:
             given = getattr(self, name)
@@ -218,8 +222,10 @@ class System:
         """Ṁu − Ḃᵀπ + Bᵀ((∂q̇/∂q)ᵀπ − (∂T/∂q)ᵀ), with total time derivatives; for as many q as u.
 
         These are Lagrange's equations d/dt ∂T/∂q̇ − ∂T/∂q, times Bᵀ, in terms of u. With constant mass they are BᵀHBu,
-        H = ∂π/∂q − (∂π/∂q)ᵀ; for a rigid body ω × Θω; for q̇ = u they are Ṁu − (∂T/∂q)ᵀ.
+        H = ∂π/∂q − (∂π/∂q)ᵀ; for a rigid body ω × Θω; for q̇ = u they are Ṁu − (∂T/∂q)ᵀ. Or as they are given.
         """
+        if self.gyroscopic_force is not None:
+            return call(self.gyroscopic_force, t, q, u, self.params)
         t = jnp.asarray(t, q.dtype)
         rates = jnp.ones_like(t), self.q_dot(t, q, u)
         M_dot = jax.jvp(self.M, (t, q), rates)[1]
@@ -232,8 +238,8 @@ class System:
         return M_dot @ u - B_dot_pi + self._transpose_B(t, q, u, of_q - T_q)
 
     def _has_gyroscopic(self, t: Array, q: Array, u: Array) -> bool:
-        if q.shape != u.shape:
-            return False
+        if self.gyroscopic_force is not None or q.shape != u.shape:
+            return self.gyroscopic_force is not None
         moves = self.kinematics is not None and any(depends_on(self.q_dot, (t, q, u), i) for i in (0, 1))
         return moves or not self.constant_mass(t, q)
 
