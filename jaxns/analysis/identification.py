@@ -30,6 +30,7 @@ from .arguments import (
     warn_of_nonsense,
     warn_of_outsiders,
 )
+from .fit_card import card_of_fit
 from .least_squares import Box, Descent, Method
 
 RANK_TOLERANCE = 1e-12  # eigenvalues of JᵀJ, for relative parameters, below this fraction of the largest count as zero
@@ -68,7 +69,7 @@ class Starts(NamedTuple):
 
 
 @jax.tree_util.register_dataclass
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Fit:
     """What `identify` returns; str(fit) is a short report.
 
@@ -94,6 +95,12 @@ class Fit:
     def ok(self) -> Array:
         """Whether the best start stopped by itself."""
         return self.starts.converged[jnp.argmin(self.starts.loss)]
+
+    def _repr_html_(self) -> str:
+        return card_of_fit(self)
+
+    def __repr__(self) -> str:
+        return str(self) if is_concrete(self) else f"Fit of {', '.join(self.names)}, traced"
 
     def __str__(self) -> str:
         values, errors = ravel_pytree(self.params)[0], ravel_pytree(self.standard_errors)[0]

@@ -11,7 +11,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +24,7 @@ import jaxns as ns
 from ..analysis.convergence import NORMS, QUANTITIES
 from ..host.cache import VARIABLE, no_cache
 from ..pictures.animate import check_format
+from ..simulation.files import arrays
 from . import identify as cli_identify
 from . import records as cli_records
 from .choice import Chosen, UsageError, defaults, integrators, positive, problems, unknown
@@ -153,7 +154,7 @@ def _run(options: argparse.Namespace) -> None:
     system, traj = chosen.problem.system, result.trajectory
     _print_table([*chosen.settings(options), ("dt", f"{dt:g} s"), *_report(system, result)])
     title = f"{chosen.name}, {type(chosen.integrator).__name__}"
-    _write(options, f"{chosen.name}.png", _arrays(traj), lambda plot: plot.trajectory(system, traj, title=title))
+    _write(options, f"{chosen.name}.png", arrays(traj), lambda plot: plot.trajectory(system, traj, title=title))
     if options.animate and int(traj.status[0]) == ns.Status.OK:  # else there is nothing to show
         _animate(options.animate, chosen.problem, traj, title)
     if result.failure is not None:
@@ -166,16 +167,6 @@ def _animate(path: Path, problem: ns.Problem, traj: ns.Trajectory, title: str) -
     except OSError as error:  # a folder without permission
         raise UsageError(f"cannot write {path}: {error}") from error
     print(f"wrote {path}")
-
-
-def _arrays(traj: ns.Trajectory) -> dict[str, Any]:
-    """What a file keeps of a trajectory; events and effort as events_t, effort_accepted and so on."""
-    arrays = {f.name: getattr(traj, f.name) for f in fields(traj) if f.name not in ("events", "effort")}
-    if traj.events is not None:
-        arrays |= {f"events_{f.name}": getattr(traj.events, f.name) for f in fields(traj.events)}
-    if traj.effort is not None:
-        arrays |= {f"effort_{name}": value for name, value in traj.effort._asdict().items()}
-    return arrays
 
 
 def _converge(options: argparse.Namespace) -> None:

@@ -10,6 +10,7 @@ import jax
 import numpy as np
 from numpy.typing import NDArray
 
+from ..analysis.fit_card import card_of_records_fit
 from .data import Samples
 from .uncertainty import Column, quantile
 
@@ -37,7 +38,7 @@ class Part:
         return np.where(self.failed, np.nan, np.sqrt(square))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class RecordsFit:
     """What `identify_records` returns; str(fit) is a short report, fit.report("fit.html") a long one.
 
@@ -117,6 +118,12 @@ class RecordsFit:
         target = Path(path)
         target.write_text(page(self, title, draw), encoding="utf-8")
         return target
+
+    def _repr_html_(self) -> str:
+        return card_of_records_fit(self)
+
+    def __repr__(self) -> str:
+        return str(self)
 
     def __str__(self) -> str:
         width = max((len(name) for name in self.names), default=0)

@@ -19,7 +19,7 @@ from ..model.system import Rows, System
 from ..solve.defined import accepted_or
 from ..solve.implicit import ROOT
 from ..solve.status import Status
-from .trajectory import ROWS, Trajectory
+from .trajectory import PERCUSSIONS, ROWS, Trajectory
 
 CHUNK_BYTES = 2**18  # of the rows that a chunk has room for: they stay in the cache, and a short run pays for no more
 Record = dict[str, Any]  # what the steps of a row report beside t, q and u
@@ -104,7 +104,7 @@ def _with_step(seen: Record, step: Record) -> Record:
     """The record of a row with one more step: percussions and counts add up, the largest residual and the first failure
     stay."""
     first = seen["status"] == Status.OK
-    sums = (*ROWS[3:], "stage_iterations", "effort", "reduced", "captured")
+    sums = (*PERCUSSIONS, "stage_iterations", "effort", "reduced", "captured")
     return {
         **{name: jax.tree.map(jnp.add, seen[name], step[name]) for name in sums},
         "residual": jnp.maximum(seen["residual"], step["residual"]),
@@ -119,9 +119,11 @@ def _split(rows: Rows, P: Array) -> dict[str, Array]:
     return {"P_g": P_b[: rows.n_g], "P_gamma": P_b[rows.n_g :], "P_N": P_N, "P_F": laws.contact_matrix(P_F)}
 
 
-def _row(loop: Loop, record: Record) -> dict[str, Any]:
+def _row(system: System, loop: Loop, record: Record) -> dict[str, Any]:
     """What a trajectory keeps of a row."""
-    return {"t": loop.t0 + loop.n * loop.dt, "q": loop.q, "u": loop.u, **record}
+    t = loop.t0 + loop.n * loop.dt
+    rates = {} if system.kinematics is None else {"q_dot": system.q_dot(t, loop.q, loop.u)}
+    return {"t": t, "q": loop.q, "u": loop.u, **rates, **record}
 
 
 # In chunks --------------------------------------------------------------------------------------------------------------
@@ -130,10 +132,11 @@ def _row(loop: Loop, record: Record) -> dict[str, Any]:
 @partial(jax.jit, static_argnums=1)
 def start_chunks(
     system: System, integrator: Integrator, tol: Any, q0: Array, u0: Array, dt: Any, t0: Any
-) -> tuple[Loop, Record]:
-    """The state before the first chunk: that of the loop, and the record of the row that is under way."""
+) -> tuple[Loop, Record, dict[str, Any]]:
+    """The state before the first chunk: that of the loop, and the record of the row that is under way. Also row 0."""
     loop = start(system, integrator, q0, u0, dt, t0)
-    return loop, _no_steps(partial(_step, system, integrator, tol), loop)
+    record = _no_steps(partial(_step, system, integrator, tol), loop)
+    return loop, record, _row(system, loop, record)
 
 
 @partial(jax.jit, static_argnums=1)
@@ -145,7 +148,7 @@ def chunk(
     Returns the state after them and the rows (K, …) of the chunk, of which the first one goes on with the row that the
     chunk before left unfinished. Nothing about the length of a run is static: one program serves all of them.
     """
-    shapes = jax.eval_shape(_row, loop, record)
+    shapes = jax.eval_shape(partial(_row, system), loop, record)
     capacity = max(1, CHUNK_BYTES // sum(math.prod(s.shape) * s.dtype.itemsize for s in jax.tree.leaves(shapes)))
     empty = jax.tree.map(lambda s: jnp.zeros((capacity, *s.shape), s.dtype), shapes)
     first = loop.n // save_every
@@ -167,7 +170,7 @@ def chunk(
         # A loop of its own, also for a single step: apart from the large arrays of rows, many a step takes half of the
         # time (docs/decisions.md).
         loop, record = lax.while_loop(lambda state: state[0].n < end, step, (loop, record))
-        return loop, record, jax.tree.map(lambda all, one: all.at[place].set(one), rows, _row(loop, record))
+        return loop, record, jax.tree.map(lambda all, one: all.at[place].set(one), rows, _row(system, loop, record))
 
     return _strong(lax.while_loop(more, row, (loop, record, empty)))
 
@@ -185,7 +188,7 @@ def scan(
 
     def row(loop: Loop, _: None) -> tuple[Loop, dict[str, Any]]:
         loop, record = step(loop) if save_every == 1 else _merged(step, loop, save_every)
-        return loop, _row(loop, record)
+        return loop, _row(system, loop, record)
 
     return lax.scan(row, start, length=num_rows)
 
@@ -219,11 +222,11 @@ def _merged(step: Callable[[Loop], tuple[Loop, Record]], loop: Loop, count: int)
 
 
 @jax.jit
-def finish(start: Loop, end: Loop | None, rows: dict[str, Any]) -> Trajectory:
+def finish(system: System, start: Loop, end: Loop | None, rows: dict[str, Any]) -> Trajectory:
     """Put the initial state in front of the rows, and what the integrator remembers of events beside them."""
     rows = dict(rows)
-    first = {"t": start.t0, "q": start.q, "u": start.u}
-    for name in ROWS:
+    first = _row(system, start, {})
+    for name in set(ROWS) & set(rows):
         initial = first.get(name, jnp.zeros_like(rows[name][0]))
         rows[name] = jnp.concatenate([initial[None], rows[name]])
     log = None if end is None else log_of(end)
@@ -282,7 +285,7 @@ def simulate_each_dt(
             loop = jax.tree.map(lambda first, last: jnp.where(phase == _FRESH, first, last), begin, loop)
             status = jnp.where(phase == _IDLE, Status.STOPPED, loop.status)
             loop, record = _step(system, integrator, tol, replace(loop, dt=dt, status=status))
-            return loop, _row(loop, record)
+            return loop, _row(system, loop, record)
 
         return lax.scan(next_row, begin, (phase, dts[which]))[1]
 
@@ -297,7 +300,7 @@ def simulate_each_dt(
             which[place[k]] = k
             done += num_steps[k]
     rows = jax.vmap(lane)(jnp.asarray(phase), jnp.asarray(which))
-    return [finish(begin, None, jax.tree.map(lambda r, k=k: r[place[k]], rows)) for k in range(len(num_steps))]
+    return [finish(system, begin, None, jax.tree.map(lambda r, k=k: r[place[k]], rows)) for k in range(len(num_steps))]
 
 
 _ON, _FRESH, _IDLE = 0, 1, 2  # what a lane does next: go on, begin its next run, or nothing any more

@@ -89,7 +89,9 @@ def simulate(
         begin = loop.start(system, integrator, q0, u0, dt, t0)
         fine = acceptable(system, rows, q0, u0, begin.dt, begin.t0)
         begin = replace(begin, status=jnp.where(fine, begin.status, Status.BAD_INPUT))
-        return loop.finish(begin, *loop.scan(system, integrator, tol, begin, num_steps // save_every, save_every))
+        return loop.finish(
+            system, begin, *loop.scan(system, integrator, tol, begin, num_steps // save_every, save_every)
+        )
     system, q0, u0 = jax.tree.map(_strong, (system, q0, u0))
     initial = q0, u0, np.asarray(dt, q0.dtype), np.asarray(t0, q0.dtype)
     check_affinity(system, initial[3], q0, u0)
@@ -123,8 +125,7 @@ def _run_in_chunks(
     progress: bool | None,
 ) -> tuple[Trajectory, loop.Loop]:
     """All steps from (q0, u0, dt, t0), chunk by chunk; chunks grow while they are quick. Also the last state."""
-    q0, u0, _, t0 = initial
-    state, record = loop.start_chunks(system, integrator, tol, *initial)
+    state, record, start = loop.start_chunks(system, integrator, tol, *initial)
     table: dict[str, Any] = {}
     done, size = 0, FIRST_CHUNK
     with LateBar(num_steps, show=progress, unit="step", desc=type(integrator).__name__) as bar:
@@ -136,8 +137,8 @@ def _run_in_chunks(
             _store(table, rows, first, -(-done // save_every))
             size = 2 * size if clock() - before < LONG_CHUNK else max(1, size // 2)
             bar.reach(done)
-    for name in ROWS:
-        table[name][0] = {"t": t0, "q": q0, "u": u0}.get(name, 0.0)
+    for name in set(ROWS) & set(table):
+        table[name][0] = start[name]
     table["iterations"] = np.sum(table["stage_iterations"], axis=-1)
     log = loop.log_of(state)
     if log is not None:
