@@ -15,7 +15,7 @@ import pytest
 import jaxns
 
 ROOT = Path(__file__).parents[1]
-PAGES = [ROOT / "README.md", ROOT / "notebooks" / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [ROOT / "README.md", ROOT / "notebooks" / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 MODULES = ["jaxns", *(m.name for m in pkgutil.walk_packages(jaxns.__path__, "jaxns."))]
 PUBLIC = [name for name in jaxns.__all__ if not inspect.ismodule(getattr(jaxns, name))]
 
@@ -33,7 +33,7 @@ def test_public_name_has_a_runnable_example(name):
     assert doctest.DocTestParser().get_examples(docstring), docstring
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda p: p.stem)
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: str(p.relative_to(ROOT)))
 def test_links_of_pages_lead_to_files(page):
     for target in re.findall(r"\]\(([^)#\s]+)[^)]*\)", page.read_text()):
         if not target.startswith(("http://", "https://")):

@@ -15,8 +15,10 @@ from processes import HANGING
 import jaxns
 
 ROOT = Path(__file__).parents[1]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 PAGES.remove(ROOT / "docs" / "extending.md")  # tests/test_extending.py runs it, and looks at what it defines
+ELSEWHERE = re.compile("pytest|mkdocs")  # commands that .ci/run and tests/test_site.py run
+LONG = {"gallery.md", "gallery-mechanisms.md"}  # seventeen systems; other tests compile nearly all of them
 # Installing is what .ci/run does, before it starts these tests; here `.venv` is the environment that they run in.
 INSTALLATION = re.compile(r"(python3 -m venv \.venv && )?\.venv/bin/pip install (-e )?'\.\[\w+\]'( && )?")
 
@@ -32,7 +34,11 @@ class Block(NamedTuple):
 
 def blocks(page: Path) -> list[Block]:
     found = re.findall(r"^```(\w*)\n(.*?)^```$", page.read_text(), flags=re.DOTALL | re.MULTILINE)
-    return [Block(page.name, k, language, text) for k, (language, text) in enumerate(found, start=1)]
+    return [Block(name_of(page), k, language, text) for k, (language, text) in enumerate(found, start=1)]
+
+
+def name_of(page: Path) -> str:
+    return page.name if page.parent == ROOT else str(page.relative_to(ROOT / "docs"))
 
 
 def continued(found: list[Block]) -> list[Block]:
@@ -49,7 +55,7 @@ def continued(found: list[Block]) -> list[Block]:
 
 ALL = [b for page in PAGES for b in continued(blocks(page))]
 COMMANDS = [b for b in ALL if b.language == "sh"]
-RUN = [b for b in ALL if b.language == "python" or (b.language == "sh" and "pytest" not in b.text)]
+RUN = [b for b in ALL if b.language == "python" or (b.language == "sh" and not ELSEWHERE.search(b.text))]
 
 
 @pytest.fixture(scope="module")
@@ -57,8 +63,8 @@ def folders(tmp_path_factory):
     """One working directory for each page: a command may use a file that an example before it has written."""
     made = {}
     for page in PAGES:
-        made[page.name] = tmp_path_factory.mktemp(page.stem)
-        (made[page.name] / ".venv").symlink_to(sys.prefix)
+        made[name_of(page)] = tmp_path_factory.mktemp(page.stem)
+        (made[name_of(page)] / ".venv").symlink_to(sys.prefix)
     return made
 
 
@@ -74,7 +80,12 @@ def test_pages_have_examples_and_commands():
     assert any(".venv/bin/jaxns" in b.text for b in COMMANDS)
 
 
-@pytest.mark.parametrize("block", RUN, ids=lambda b: f"{b.page}-{b.number}-{b.language}")
+def run(block: Block) -> object:
+    marks = [pytest.mark.slow] if block.page in LONG else []
+    return pytest.param(block, id=f"{block.page}-{block.number}-{block.language}", marks=marks)
+
+
+@pytest.mark.parametrize("block", [run(block) for block in RUN])
 def test_block_runs(block, folders):
     folder = folders[block.page]
     if block.language == "python":

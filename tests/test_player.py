@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
 import re
-import shutil
-import subprocess
-from pathlib import Path
 
 import numpy as np
 import pytest
+from browsers import browse
 from PIL import Image
-from processes import HANGING
 
 import jaxns as ns
 
@@ -106,31 +102,13 @@ drive().catch((error) => complaints.push(String(error))).finally(() => {
 </script>"""
 
 
-@pytest.fixture(scope="module")
-def browser() -> str:
-    names = [os.environ.get("JAXNS_BROWSER", ""), "chromium", "chromium-browser", "google-chrome"]
-    found = next((path for path in map(shutil.which, filter(None, names)) if path), None)
-    if found is None:
-        pytest.skip("no browser: install chromium, or name one in JAXNS_BROWSER")
-    return found
-
-
-def browse(browser: str, page: Path, *options: str) -> str:
-    """What the browser prints; its clock runs as fast as it can."""
-    profile = page.parent / "profile"
-    switches = ["--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", f"--user-data-dir={profile}"]
-    size = ["--window-size=900,700", "--virtual-time-budget=15000"]
-    command = [browser, *switches, *size, *options, page.as_uri()]
-    return subprocess.run(command, check=True, capture_output=True, text=True, timeout=HANGING).stdout
-
-
 @pytest.mark.parametrize("which", ["ball", "disk"])
-def test_player_works_in_a_browser(which, films, browser, tmp_path):
+def test_player_works_in_a_browser(which, films, tmp_path):
     film = films[which]
     frame = int(np.argmax(film.normal_forces[..., -1].sum(axis=1)))
     page, drive = film.html(), DRIVE.replace("FRAME", str(frame))
     (tmp_path / "page.html").write_text(page.replace("<head>", "<head>" + LISTEN).replace("</body>", drive + "</body>"))
-    document = browse(browser, tmp_path / "page.html", "--dump-dom")
+    document = browse((tmp_path / "page.html").as_uri(), tmp_path, "--dump-dom")
     found = json.loads(re.search(r'<pre id="findings">(.*?)</pre>', document)[1])
     assert found["complaints"] == []
     assert found["label"] == "pause"
@@ -149,9 +127,9 @@ def test_player_works_in_a_browser(which, films, browser, tmp_path):
 
 
 @pytest.mark.parametrize("which", ["ball", "disk"])
-def test_player_shows_a_picture(which, films, browser, tmp_path):
+def test_player_shows_a_picture(which, films, tmp_path):
     films[which].save(tmp_path / "page.html")
-    browse(browser, tmp_path / "page.html", f"--screenshot={tmp_path / 'page.png'}")
+    browse((tmp_path / "page.html").as_uri(), tmp_path, f"--screenshot={tmp_path / 'page.png'}")
     with Image.open(tmp_path / "page.png") as image:
         picture = np.asarray(image.convert("RGB")).astype(int)
     assert picture.shape[:2] == (700, 900)
