@@ -53,6 +53,7 @@ from .mechanism import (
     shapes,
 )
 from .model import bodies
+from .model.by_speed import BySpeed
 from .model.consistent import consistent
 from .model.contacts import Contacts
 from .model.system import Problem, System
@@ -75,6 +76,7 @@ __all__ = [
     "Animation",
     "AnisotropicCoulomb",
     "Body",
+    "BySpeed",
     "Complementarity",
     "ContactForces",
     "ContactSolution",
