@@ -29,7 +29,7 @@ from .integrators.lobatto import Lobatto
 from .integrators.located.integrator import Located
 from .integrators.moreau import Moreau
 from .integrators.rattle import Rattle
-from .laws.friction import AnisotropicCoulomb, Contensou, Coulomb, FrictionLaw, SpragClutch
+from .laws.friction import AnisotropicCoulomb, Contensou, Coulomb, FrictionLaw, SpragClutch, Uncoupled
 from .mechanism import (
     Body,
     Cylindrical,
@@ -139,6 +139,7 @@ __all__ = [
     "TorsionSpring",
     "Touch",
     "Trajectory",
+    "Uncoupled",
     "Universal",
     "animate",
     "bodies",

@@ -32,10 +32,11 @@ class BySpeed:
 
     def __call__(self, params: Any) -> Array:
         """A coefficient that is a function of the parameters alone would be called so."""
-        raise TypeError("a coefficient given as jaxns.BySpeed is known at a state only: take system.at_speeds(t, q, u).")
+        raise TypeError(
+            "a coefficient given as jaxns.BySpeed is known at a state only: take system.at_speeds(t, q, u)."
+        )
 
     def at(self, speed: Array, params: Any, largest: float) -> Array:
         """The values (n,) at the speeds (n,); NaN outside of [0, largest]."""
         value = jnp.broadcast_to(jnp.asarray(self.function(speed, params)), speed.shape)
         return jnp.where((value >= 0.0) & (value <= largest), value, jnp.nan)
-

@@ -81,8 +81,9 @@ def _rows_of_structure(tree: Any, shapes: tuple[Any, ...]) -> Rows:
             (n,) = _expect(f"gap of contact group {i} (t, q, p)", group.gap, (t, q0, p), (None,))
         if group.slip is not None:
             n, d = _expect(f"slip of contact group {i} (t, q, u, p)", group.slip, (t, q0, u0, p), (n, None))
-            if not 1 <= d <= 3:
-                raise ValueError(f"slip of contact group {i} has {d} components per contact; 1, 2 or 3 are possible.")
+            most = getattr(group.law, "most_rows", 3)
+            if not 1 <= d <= most:
+                raise ValueError(f"slip of contact group {i} has {d} components per contact; 1 to {most} are possible.")
         groups.append((n or 0, d, group.law))
     rows = Rows(n_g, n_gamma, tuple(groups))
     jax.eval_shape(lambda s, *at: _coefficients_in_range(s.at_speeds(*at), rows), system, t, q0, u0)  # their shapes

@@ -24,8 +24,8 @@ class Contacts:
     Main arguments:
 
     - gap: `(t, q, p) -> (n,)`, the distances g_N ≥ 0; None for laws on velocity level alone, such as `jaxns.SpragClutch`
-    - slip: `(t, q, u, p) -> (n, d)`, the tangential velocities γ_F, affine in u, with d = 1, 2 or 3;
-      None for frictionless contacts
+    - slip: `(t, q, u, p) -> (n, d)`, the tangential velocities γ_F, affine in u, with d = 1, 2 or 3 (up to 5 with
+      `jaxns.Uncoupled`); None for frictionless contacts
 
     Laws:
 
