@@ -1,4 +1,4 @@
-"""Restitution and friction that depend on the speed of a contact, against closed forms and ordinary differential equations."""
+"""Restitution and friction that depend on the speed of a contact, and rolling resistance, against closed forms."""
 
 from __future__ import annotations
 

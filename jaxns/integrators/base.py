@@ -67,7 +67,7 @@ class Integrator(Protocol):
 
 
 def follows_speeds(integrator: Integrator) -> bool:
-    """Whether an integrator evaluates `BySpeed` coefficients by itself; the others get their values at the beginning of a step."""
+    """Whether an integrator evaluates `BySpeed` coefficients itself; others get the values at the beginning of a step."""
     return getattr(integrator, "follows_speeds", False)
 
 

@@ -250,7 +250,7 @@ class Uncoupled(FrictionLaw):
     """Friction rows that know nothing of each other but the normal force: C_F = product of intervals, disks and balls.
 
     Rolling resistance is a row of its own: with the slip (γ_T, ω) and `mu` (n, 2) of (μ, μ_r), the torque of a wheel is
-    bounded by μ_r P_N, where μ_r is a length. Intervals alone are the box of Möller 2011, (2.16), projected upon as in (2.17).
+    bounded by μ_r P_N, where μ_r is a length. Intervals alone are a box (Möller 2011, (2.16)), with the projection (2.17).
 
     - blocks: the numbers of rows of the factors: (1, 1) sliding and rolling in the plane; (2, 2) in space, with
       ω_x and ω_y; (2, 1, 2) with drilling between them. The rows of a block share the first of their μ

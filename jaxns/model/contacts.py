@@ -33,9 +33,9 @@ class Contacts:
     - mu: friction coefficient ≥ 0
     - law: the set of admissible friction percussions; by default `jaxns.Coulomb()`
 
-    Each coefficient is a number, an array (n,), a function of the parameter pytree, or a `jaxns.BySpeed`, where it depends on
-    how fast the contact approaches or slides. Laws that have several friction coefficients per contact take `mu` as (n, d),
-    one for each component of the slip.
+    Each coefficient is a number, an array (n,), a function of the parameter pytree, or a `jaxns.BySpeed`, where it depends
+    on how fast the contact approaches or slides. Laws that have several friction coefficients per contact take `mu` as
+    (n, d), one for each component of the slip.
 
     >>> floor = Contacts(lambda t, q, p: q[1:2] - p["R"], e_N=lambda p: p["e_N"])
     """
