@@ -11,14 +11,9 @@ from .analysis.sensitivity import GradientReport, Sensitivity, gradient_report, 
 from .analysis.shooting import Shooting
 from .contact_problems.solution import ContactSolution, solve_contacts
 from .host.cache import cache
-from .integrators.energy_consistent import (
-    EnergyConstantMass,
-    EnergyCoordinateMass,
-    EnergyDecomposedMass,
-    EnergyQuaternion,
-    EnergyQuaternionTwoStep,
-    EnergyTwoStep,
-)
+from .integrators.energy.one_step import EnergyConstantMass, EnergyCoordinateMass, EnergyDecomposedMass
+from .integrators.energy.quaternion import EnergyQuaternion, EnergyQuaternionTwoStep
+from .integrators.energy.two_step import EnergyTwoStep
 from .integrators.event_driven.events import EventKind, Events
 from .integrators.event_driven.integrator import EventDriven
 from .integrators.event_driven.runge_kutta import HEM5, RKF45

@@ -65,7 +65,7 @@ def files_of(*layers: str) -> list[Path]:
 
 
 def test_relative_and_absolute_imports_are_understood():
-    assert imported_layers(PACKAGE / "integrators" / "rattle.py") >= {"model", "solve", "integrators"}
+    assert imported_layers(PACKAGE / "integrators" / "moreau.py") >= {"model", "solve", "integrators"}
     assert "jaxns.solve.dense" in imported_modules(PACKAGE / "solve" / "inclusion.py")
     assert imported_layers(PACKAGE / "command_line" / "main.py") >= {""}
 

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxns.integrators.discrete_derivative import discrete_derivative, discrete_gradient
+from jaxns.integrators.energy.discrete_derivative import discrete_derivative, discrete_gradient
 
 
 def curved(x):

@@ -11,8 +11,7 @@ import numpy as np
 import pytest
 
 import jaxns as ns
-from jaxns.integrators.lobatto import _Unknowns
-from jaxns.integrators.lobatto_tableau import lobatto
+from jaxns.integrators.lobatto_stages import Unknowns, lobatto
 
 STAGES = (2, 3, 4)
 TOL = 1e-12
@@ -116,7 +115,7 @@ def test_only_what_is_not_explicit_is_unknown(s):
         "double pendulum": (double_pendulum(), jnp.ones(2), jnp.zeros(2), 0, s),
     }
     for name, (system, q0, u0, n_Q, n_V) in expected.items():
-        unknowns = _Unknowns.of(system, jnp.zeros(()), q0, u0, s)
+        unknowns = Unknowns.of(system, jnp.zeros(()), q0, u0, s)
         assert (unknowns.n_Q, unknowns.n_V) == (n_Q, n_V), name
 
 

@@ -43,6 +43,7 @@ class Theta(NamedTuple):
     u: Array
     P_guess: Array
     tol: Array
+    more: Any = None  # what a scheme's own inclusion depends on beside that
 
 
 Solve = Callable[[inclusion.Problem, Any], tuple[Any, inclusion.Stats]]  # like `implicit.solve`
@@ -92,13 +93,6 @@ def check_solver(integrator: Any) -> None:
 def law_table(rows: Rows) -> LawTable:
     """The force laws of a system's rows; a group without a law of its own has Coulomb's."""
     return LawTable(rows.n_bilateral, tuple((n, d, law or Coulomb()) for n, d, law in rows.groups))
-
-
-def with_row_of_system(stats: inclusion.Stats, rows: Array) -> inclusion.Stats:
-    """Stats whose row is one of (g, γ, N, F), for a solve whose rows stand for the rows `rows` of the system."""
-    if not rows.shape[0]:
-        return stats
-    return stats._replace(row=jnp.where(stats.row < 0, -1, rows[stats.row]))
 
 
 class Configuration(NamedTuple):

@@ -9,26 +9,15 @@ import jax
 import jax.numpy as jnp
 from jax import Array, lax
 
-from ..laws.table import LawTable
 from ..model.system import Rows, System
 from ..solve import implicit
-from ..solve.inclusion import Problem, Scaling
-from .base import (
-    Configuration,
-    DirectDirections,
-    Directions,
-    Step,
-    Theta,
-    apply_inverse,
-    inverse_mass,
-    law_table,
-    tolerance,
-    velocity_unit,
-    with_row_of_system,
-)
+from .base import Configuration, Step, Theta, apply_inverse, inverse_mass, law_table, tolerance, velocity_unit
+from .generalized_alpha_means import Coefficients, Memory, Past
 from .levels import velocity_level
 from .levels.acceleration_level import Instant, decision, instant_of, unit_slips
-from .levels.position_level import of_position, position_laws
+from .levels.layout import POSITION, Layout
+from .levels.position_level import position_rows
+from .levels.statement import AnyDirections, Here, Statement
 
 
 @dataclass(frozen=True)
@@ -81,238 +70,136 @@ class GeneralizedAlpha:
         if not 0.0 <= self.rho_inf <= 1.0:
             raise ValueError(f"GeneralizedAlpha: rho_inf must lie between 0 and 1, got {self.rho_inf!r}.")
 
-    def start(self, system: System, t: Array, q: Array, u: Array, dt: Array) -> _Memory:
+    def start(self, system: System, t: Array, q: Array, u: Array, dt: Array) -> Memory:
         """Accelerations and forces of the initial state, from the laws on acceleration level."""
         rows = system.rows(t, q, u)
         near, tol = jnp.sqrt(jnp.finfo(q.dtype).eps), jnp.asarray(tolerance(None, u.dtype), u.dtype)
         instant = instant_of(system, t, q, u, dt, near, tol)
         (du, P), stats = implicit.solve(decision(rows), instant)
         u_dot, force = du / dt, P / dt
-        return _Memory(_Past(u_dot, u_dot, force, force), of_position(rows, 0.0 * P), 0.0 * P, stats.status)
+        return Memory(
+            Past(u_dot, u_dot, force, force), Layout(rows, (POSITION,)).of(POSITION, 0.0 * P), 0.0 * P, stats.status
+        )
 
-    def step(self, system: System, t: Array, q: Array, u: Array, dt: Array, memory: _Memory, tol: Array) -> Step:
-        rows, past = system.rows(t, q, u), memory.past
-        c, implicit_u = _Coefficients.of(self.rho_inf), system.velocity_dependent_force(t, q, u)
-        begin = Theta(system, t, dt, q, u, memory.kappa, tol)
-        position = _Position(rows, c, system.constant_mass(t, q), implicit_u)
-        (q_end, kappa), first = implicit.solve(position.problem(), _Theta(begin, past))
+    def step(self, system: System, t: Array, q: Array, u: Array, dt: Array, memory: Memory, tol: Array) -> Step:
+        rows, past, c = system.rows(t, q, u), memory.past, Coefficients.of(self.rho_inf)
+        implicit_u = system.velocity_dependent_force(t, q, u)
+        n_u = implicit_u * u.shape[0]
+        gaps = Layout(rows, (POSITION,))
+        position = _Position(gaps, q.shape[0] + n_u, c, system.constant_mass(t, q), implicit_u)
+        theta = Theta(system, t, dt, q, u, memory.kappa, tol, more=past)
+        (q_end, kappa), first = position.solved("newton", theta)
         touching = (kappa[rows.n_g :] > 0.0) | (system.g_N(t + dt, q_end) <= tol)
-        there = _There(_Theta(begin._replace(P_guess=memory.P), past), q_end, touching)
-        (u_end, P), second = implicit.solve(_Velocity(rows, c, implicit_u).problem(), there)
-        (du, force), third = implicit.solve(decision(rows), _instant(rows, there, u_end, P))
-        past = past.after(c, du / dt, force / dt)
-        names = jnp.arange(law_table(rows).size)
-        first = with_row_of_system(first, of_position(rows, names))
+        theta = theta._replace(P_guess=memory.P, more=_End(past, q_end, touching))
+        (u_end, P), second = _Velocity(Layout(rows), n_u, c, implicit_u).solved("newton", theta)
+        (du, force), third = implicit.solve(decision(rows), _instant(rows, theta, u_end, P))
         # A start that found no accelerations fails the first step.
         first = first._replace(status=jnp.maximum(first.status, memory.start_status))
+        past = past.after(c, du / dt, force / dt)
         guesses = lax.stop_gradient((kappa, P))
-        return Step(q_end, u_end, P, _Memory(past, *guesses, jnp.zeros_like(first.status)), (first, second, third))
+        return Step(q_end, u_end, P, Memory(past, *guesses, jnp.zeros_like(first.status)), (first, second, third))
 
 
-class _Coefficients(NamedTuple):
-    alpha_m: float
-    alpha_f: float
-    gamma: float
-    beta: float
-
-    @classmethod
-    def of(cls, rho: float) -> _Coefficients:
-        alpha_m, alpha_f = (2.0 * rho - 1.0) / (rho + 1.0), rho / (rho + 1.0)
-        gamma = 0.5 + alpha_f - alpha_m
-        return cls(alpha_m, alpha_f, gamma, 0.25 * (gamma + 0.5) ** 2)
-
-    def mean(self, new: Array, old: Array, mean_old: Array) -> Array:
-        """The solution x of (1−α_m) x + α_m x_n = (1−α_f) new + α_f old."""
-        return ((1.0 - self.alpha_f) * new + self.alpha_f * old - self.alpha_m * mean_old) / (1.0 - self.alpha_m)
-
-    def for_velocity(self, old: Array, new: Array) -> Array:
-        return (1.0 - self.gamma) * old + self.gamma * new
-
-    def for_position(self, old: Array, new: Array) -> Array:
-        return (0.5 - self.beta) * old + self.beta * new
-
-
-class _Past(NamedTuple):
-    """State of the averages at t_n."""
-
-    u_dot: Array  # (nu,)
-    a: Array  # (nu,)
-    force: Array  # (n,) λ
-    force_mean: Array  # (n,) λ̄
-
-    def after(self, c: _Coefficients, u_dot: Array, force: Array) -> _Past:
-        """The same at t_{n+1}."""
-        mean, force_mean = c.mean(u_dot, self.u_dot, self.a), c.mean(force, self.force, self.force_mean)
-        return _Past(u_dot, mean, force, force_mean)
-
-
-class _Memory(NamedTuple):
-    past: _Past
-    kappa: Array  # (n_g + n_N,) κ̂/Δt, a guess
-    P: Array  # (n,) a guess
-    start_status: Array
-
-
-class _Theta(NamedTuple):
-    step: Theta
-    past: _Past
-
-
-# Position level -----------------------------------------------------------------------------------------------------
-
-
-class _DataPosition(NamedTuple):
-    scaling: Scaling
-    theta: _Theta
-    M_inv: Array  # at (t_n, q_n)
-
-
-class _Position(NamedTuple):
+@dataclass(frozen=True)
+class _Position(Statement):
     """q⁺ and κ̂. z holds the mean velocity (q⁺ − q_n)/Δt and, where h depends on it, the velocity of a step with the forces
     of the last one. Percussions are κ̂/Δt, rows (g, g_N)/Δt."""
 
-    rows: Rows
-    coefficients: _Coefficients
+    coefficients: Coefficients
     constant_mass: bool
     implicit_u: bool
 
-    @property
-    def laws(self) -> LawTable:
-        return position_laws(law_table(self.rows), self.rows.n_g)
+    def place(self, theta: Theta) -> Configuration:
+        return Configuration(theta.system, theta.t, theta.q, theta.u)
 
-    def problem(self) -> Problem:
-        return Problem(self.laws, self.prepare, self.direct, self.guess, self.equations, self.outputs)
+    def units(self, theta: Theta, fixed: None) -> tuple[Array, ...]:
+        return (jnp.broadcast_to(theta.dt, (self.layout.laws.size,)),)
 
-    def prepare(self, theta: _Theta) -> _DataPosition:
-        system, t, _, q, u, *_ = theta.step
-        d = Directions.at(Configuration(system, t, q, u))
-        return self.data(theta, d.M_inv, self.laws.prox_parameters(of_position(self.rows, d.G_diagonal()), q[:0]))
-
-    def direct(self, theta: _Theta) -> _DataPosition:
-        system, t, _, q, *_ = theta.step
-        return self.data(theta, inverse_mass(system, t, q), jnp.ones_like(theta.step.P_guess))
-
-    def data(self, theta: _Theta, M_inv: Array, r: Array) -> _DataPosition:
-        _, _, dt, q, u, _, tol = theta.step
-        unit_S = jnp.broadcast_to(velocity_unit(u), (q.shape[0] + self.implicit_u * u.shape[0],))
-        closed = jnp.ones((self.rows.n_N,), bool)
-        return _DataPosition(Scaling(r, q[:0], closed, unit_S, jnp.broadcast_to(dt, r.shape), tol), theta, M_inv)
-
-    def guess(self, data: _DataPosition) -> tuple[Array, Array]:
-        (system, t, dt, q, u, kappa, _), past = data.theta
+    def guess(self, here: Here) -> tuple[Array, Array]:
+        system, t, dt, q, u, kappa, _, past = here.theta
         z = [system.q_dot(t, q, u + 0.5 * dt * past.a)] + [u + dt * past.a] * self.implicit_u
         return jnp.concatenate(z), kappa
 
-    def equations(self, z: Array, kappa: Array, data: _DataPosition) -> tuple[Array, Array]:
-        (system, t, dt, q, u, *_), past = data.theta
-        c, n_g = self.coefficients, self.rows.n_g
+    def equations(self, z: Array, P: Array, here: Here) -> tuple[Array, Array]:
+        system, t, dt, q, u, _, _, past = here.theta
+        c, layout = self.coefficients, self.layout
         mean, u_end = z[: q.shape[0]], z[q.shape[0] :] if self.implicit_u else u
         t_end, q_end = t + dt, q + dt * mean
-        M_inv = data.M_inv if self.constant_mass else inverse_mass(system, t_end, q_end)
+        M_inv = here.directions.M_inv if self.constant_mass else inverse_mass(system, t_end, q_end)
         _, pull = jax.vjp(lambda u: system.velocities(t_end, q_end, u), u)
         u_dot = apply_inverse(M_inv, system.h(t_end, q_end, u_end) + pull(past.force)[0])
         _, a, _, force_mean = past.after(c, u_dot, past.force)
-        kappa = kappa - dt * of_position(self.rows, c.for_position(past.force_mean, force_mean))
-        n_b, none = self.rows.n_bilateral, jnp.zeros_like(past.force)
-        percussion = none.at[:n_g].set(kappa[:n_g]).at[n_b : n_b + self.rows.n_N].set(kappa[n_g:])
-        u_mean = u + dt * c.for_position(past.a, a) + apply_inverse(M_inv, pull(percussion)[0])
+        kappa = P - dt * layout.of(POSITION, c.for_position(past.force_mean, force_mean))
+        u_mean = u + dt * c.for_position(past.a, a) + apply_inverse(M_inv, pull(layout.place(POSITION, kappa))[0])
         S = [mean - 0.5 * (system.q_dot(t, q, u_mean) + system.q_dot(t_end, q_end, u_mean))]
         if self.implicit_u:
             S.append(u_end - u - dt * c.for_velocity(past.a, a))
-        return jnp.concatenate(S), jnp.concatenate([system.g(t_end, q_end), system.g_N(t_end, q_end)]) / dt
+        return jnp.concatenate(S), position_rows(system, t_end, q_end, layout.rows.n_g) / dt
 
-    def outputs(self, z: Array, kappa: Array, data: _DataPosition) -> tuple[Array, Array]:
-        step = data.theta.step
-        return step.q + step.dt * z[: step.q.shape[0]], kappa
-
-
-# Velocity level -----------------------------------------------------------------------------------------------------
+    def outputs(self, z: Array, P: Array, here: Here) -> tuple[Array, Array]:
+        return here.theta.q + here.theta.dt * z[: here.theta.q.shape[0]], P
 
 
-class _There(NamedTuple):
+class _End(NamedTuple):
     """The end of a step, as far as position level knows it."""
 
-    begin: _Theta
+    past: Past
     q: Array
     closed: Array  # (n_N,) bool
 
 
-class _DataVelocity(NamedTuple):
-    scaling: Scaling
-    there: _There
-    directions: Directions | DirectDirections
-    before: Array  # the terms (0, 0, e_N ġ_N,n, e_F γ_F,n) of ξ
-
-
-class _Velocity(NamedTuple):
+@dataclass(frozen=True)
+class _Velocity(Statement):
     """u⁺ and P at the positions q⁺. z holds u⁺ where h depends on it."""
 
-    rows: Rows
-    coefficients: _Coefficients
+    coefficients: Coefficients
     implicit_u: bool
 
-    def problem(self) -> Problem:
-        return Problem(
-            law_table(self.rows),
-            self.prepare,
-            self.direct,
-            self.guess,
-            self.equations,
-            lambda z, P, data: (self.u(z, P, data), P),
-        )
+    def place(self, theta: Theta) -> Configuration:
+        return Configuration(theta.system, theta.t + theta.dt, theta.more.q, theta.u)
 
-    def configuration(self, there: _There) -> Configuration:
-        step = there.begin.step
-        return Configuration(step.system, step.t + step.dt, there.q, step.u)
+    def fixed(self, theta: Theta, d: AnyDirections) -> tuple[Array, Array]:
+        """The rows (ġ, γ, ġ_N, γ_F) at the beginning of the step, and the terms (0, 0, e_N ġ_N,n, e_F γ_F,n) of ξ."""
+        velocities = theta.system.velocities(theta.t, theta.q, theta.u)
+        return velocities, velocity_level.restitution(theta.system, self.layout.rows, velocities)[0]
 
-    def prepare(self, there: _There) -> _DataVelocity:
-        step = there.begin.step
-        d = Directions.at(self.configuration(there))
-        mu = step.system.coefficients(self.rows, step.u.dtype)[2]
-        return self.data(there, d, law_table(self.rows).prox_parameters(d.G_diagonal(), mu))
+    def units(self, theta: Theta, fixed: tuple[Array, Array]) -> tuple[Array, ...]:
+        return (jnp.broadcast_to(velocity_unit(fixed[0]), fixed[0].shape),)
 
-    def direct(self, there: _There) -> _DataVelocity:
-        return self.data(there, DirectDirections.at(self.configuration(there)), jnp.ones_like(there.begin.step.P_guess))
+    def closed(self, theta: Theta) -> Array:
+        return theta.more.closed
 
-    def data(self, there: _There, directions: Directions | DirectDirections, r: Array) -> _DataVelocity:
-        system, t, _, q, u, _, tol = there.begin.step
-        velocities = system.velocities(t, q, u)
-        before, mu = velocity_level.restitution(system, self.rows, velocities)
-        unit = jnp.broadcast_to(velocity_unit(velocities), velocities.shape)
-        unit_S = jnp.broadcast_to(velocity_unit(u), (self.implicit_u * u.shape[0],))
-        return _DataVelocity(Scaling(r, mu, there.closed, unit_S, unit, tol), there, directions, before)
+    def guess(self, here: Here) -> tuple[Array, Array]:
+        _, _, dt, _, u, P, _, end = here.theta
+        return (u + dt * end.past.a)[: self.implicit_u * u.shape[0]], P
 
-    def guess(self, data: _DataVelocity) -> tuple[Array, Array]:
-        (_, _, dt, _, u, P, _), past = data.there.begin
-        return (u + dt * past.a)[: self.implicit_u * u.shape[0]], P
-
-    def u(self, z: Array, P: Array, data: _DataVelocity) -> Array:
+    def velocity(self, z: Array, P: Array, here: Here) -> Array:
         """The velocity after the percussions P."""
-        (system, t, dt, _, u, *_), past = data.there.begin
-        c, d = self.coefficients, data.directions
-        h = system.h(t + dt, data.there.q, z if self.implicit_u else u)
+        system, t, dt, _, u, _, _, (past, q_end, _) = here.theta
+        c, d = self.coefficients, here.directions
+        h = system.h(t + dt, q_end, z if self.implicit_u else u)
         # With the forces of the last step: whatever they are, P makes up for them.
         _, a, _, force_mean = past.after(c, d.accelerate(h) + d.kick(past.force), past.force)
         kick = d.kick(P - dt * c.for_velocity(past.force_mean, force_mean))
         return u + dt * c.for_velocity(past.a, a) + kick
 
-    def equations(self, z: Array, P: Array, data: _DataVelocity) -> tuple[Array, Array]:
-        system, t, q, _ = self.configuration(data.there)
-        u = self.u(z, P, data)
+    def equations(self, z: Array, P: Array, here: Here) -> tuple[Array, Array]:
+        system, t, q, _ = self.place(here.theta)
+        u = self.velocity(z, P, here)
         S = z - u if self.implicit_u else z
-        return S, system.velocities(t, q, z if self.implicit_u else u) + data.before
+        return S, system.velocities(t, q, z if self.implicit_u else u) + here.fixed[1]
+
+    def outputs(self, z: Array, P: Array, here: Here) -> tuple[Array, Array]:
+        return self.velocity(z, P, here), P
 
 
-# Acceleration level -------------------------------------------------------------------------------------------------
-
-
-def _instant(rows: Rows, there: _There, u_end: Array, P: Array) -> Instant:
+def _instant(rows: Rows, theta: Theta, u_end: Array, P: Array) -> Instant:
     """What velocity level leaves to the accelerations: which contacts stay closed, and which of them slide."""
-    system, t, dt, q, u, _, tol = there.begin.step
+    system, t, dt, q, u, _, tol, (_, q_end, closed) = theta
     laws = law_table(rows)
     velocities = system.velocities(t, q, u)
-    xi = system.velocities(t + dt, there.q, u_end) + velocity_level.restitution(system, rows, velocities)[0]
+    xi = system.velocities(t + dt, q_end, u_end) + velocity_level.restitution(system, rows, velocities)[0]
     _, xi_N, xi_F = laws.split(velocity_unit(velocities) * xi)
     direction, speed = unit_slips(laws, xi_F)
-    staying = there.closed & ((laws.split(P)[1] > 0.0) | (xi_N <= tol))
-    return Instant(system, t + dt, there.q, u_end, staying, speed > 2.0 * tol, direction, dt, tol)
+    staying = closed & ((laws.split(P)[1] > 0.0) | (xi_N <= tol))
+    return Instant(system, t + dt, q_end, u_end, staying, speed > 2.0 * tol, direction, dt, tol)

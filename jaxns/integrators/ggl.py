@@ -9,25 +9,14 @@ import jax
 import jax.numpy as jnp
 from jax import Array, lax
 
-from ..laws.table import LawTable
-from ..model.system import Rows, System
-from ..solve import dense, implicit
-from ..solve.inclusion import Problem, Scaling
+from ..model.system import System
 from ..solve.lanes import total
-from .base import (
-    Configuration,
-    Directions,
-    Step,
-    Theta,
-    apply_inverse,
-    check_solver,
-    inverse_mass,
-    law_table,
-    velocity_unit,
-    with_row_of_system,
-)
+from .base import Configuration, Step, Theta, check_solver, velocity_unit
+from .ggl_contacts import active, linear_rows, predicted
 from .levels import velocity_level
-from .levels.position_level import correction_velocity, covelocity, of_position, position_laws, position_rows
+from .levels.layout import ALL, Layout
+from .levels.position_level import correction_velocity, covelocity, position_rows
+from .levels.statement import AnyDirections, Here, Matrices, Statement
 from .moreau import Moreau, midpoint
 
 Level = Literal["ggl", "index3", "index2", "index1"]
@@ -90,211 +79,121 @@ class GGLUnified:
 
     def step(self, system: System, t: Array, q: Array, u: Array, dt: Array, memory: Array, tol: Array) -> Step:
         rows = system.rows(t, q, u)
-        level: Level = "index2" if self.velocity_only and self.bilateral == "ggl" else self.bilateral
+        bilateral: Level = "index2" if self.velocity_only and self.bilateral == "ggl" else self.bilateral
+        corrected = "g" * (bilateral == "ggl") + "N" * (not self.velocity_only)
         implicit_u = system.velocity_dependent_force(t, q, u)
-        coupled = _Coupled(rows, level, not self.velocity_only, implicit_u, self.linearised)
+        n_z = q.shape[0] + implicit_u * u.shape[0]
+        coupled = _Coupled(Layout(rows, (ALL, corrected)), n_z, bilateral, implicit_u, self.linearised)
         theta = Theta(system, t, dt, q, u, memory, tol)
-        problem = coupled.problem().solved_by(self.solver)
-        active = _predicted(theta) if self.linearised else _active(theta, rows)
-        (q_end, u_end, P), stats = implicit.solve(problem, _ThetaCoupled(theta, active))
-        return Step(q_end, u_end, P, lax.stop_gradient(P), (with_row_of_system(stats, coupled.rows_of_system()),))
+        theta = theta._replace(more=(predicted if self.linearised else active)(theta, rows))
+        (q_end, u_end, P), stats = coupled.solved(self.solver, theta)
+        return Step(q_end, u_end, P, lax.stop_gradient(P), (stats,))
 
 
-class _ThetaCoupled(NamedTuple):
-    step: Theta
-    active: Array  # (n_N,) bool
-
-
-class _DataCoupled(NamedTuple):
-    scaling: Scaling
-    theta: _ThetaCoupled
-    M_inv: Array  # at (t_½, q_M)
+class _Fixed(NamedTuple):
     before: Array  # the terms (0, 0, e_N ġ_N,n, e_F γ_F,n) of ξ
+    velocities: Array  # rows (ġ, γ, ġ_N, γ_F) at (t_n, q_n, u_n)
 
 
-def _predicted(theta: Theta) -> Array:
-    """Contacts that the paper holds active: g_N(q_M) < 0 (11)."""
-    system, t_M, q_M, _ = midpoint(theta)
-    return system.g_N(t_M, q_M) < 0.0
+@dataclass(frozen=True)
+class _Coupled(Statement):
+    """The one solve of `GGLUnified`. z holds the mean velocity (q⁺ − q_n)/Δt, and u⁺ where h depends on it.
 
-
-def _active(theta: Theta, rows: Rows) -> Array:
-    """Contacts that are closed at the end of a step without contact forces, or at q_n and at the predicted midpoint."""
-    system, t_M, q_M, _ = midpoint(theta)
-    places = ((theta.t, theta.q), (t_M, q_M), (theta.t + theta.dt, _free_end(theta, rows)))
-    before, predicted, end = (system.g_N(t, q) <= theta.tol for t, q in places)
-    return end | (before & predicted)
-
-
-def _free_end(theta: Theta, rows: Rows) -> Array:
-    """q⁺ of a step without contact forces. It is linearly implicit, for the sake of stiff forces: an explicit one may end
-    behind a wall that the step itself never comes near."""
-    system, t_M, q_M, u = midpoint(theta)
-    dt, n_b, none = theta.dt, rows.n_bilateral, jnp.zeros_like(u)
-
-    def rate(du: Array) -> Array:
-        return system.q_dot(t_M, q_M, u + 0.5 * du)
-
-    def force(du: Array) -> Array:
-        return system.h(t_M, q_M + 0.5 * dt * (rate(du) - rate(none)), u + 0.5 * du)
-
-    inertia = system.M(t_M, q_M) - dt * jax.jacfwd(force)(none)
-    W = system.W(t_M, q_M, u)[:, :n_b]
-    moved = dense.solve(inertia, jnp.concatenate([dt * force(none)[:, None], W], axis=1))
-    du = moved[:, 0]
-    if n_b:
-        excess = system.velocities(t_M, q_M, u + du)[:n_b]
-        du = du - dense.matmul(moved[:, 1:], dense.solve(dense.matmul(W.T, moved[:, 1:]), excess))
-    return theta.q + dt * rate(du)
-
-
-class _Coupled(NamedTuple):
-    """The one solve of `GGLUnified`.
-
-    z holds the mean velocity (q⁺ − q_n)/Δt, and u⁺ where h depends on it. Rows and percussions are those of velocity level
-    with those of position level, as ψ = Ψ/Δt and (g, g_N)/Δt, behind each kind.
+    The second level has the rows (g, g_N)/Δt and the percussions ψ = Ψ/Δt, those of contacts as κ_N/Δt.
     """
 
-    rows: Rows
-    level: Level
-    corrected: bool  # whether there is Ψ_N
+    bilateral: Level
     implicit_u: bool
     linearised: bool
 
     @property
-    def n_g(self) -> int:
-        """Constraints with a Ψ."""
-        return self.rows.n_g if self.level == "ggl" else 0
+    def corrected(self) -> bool:
+        """Whether there is Ψ_N."""
+        return "N" in self.layout.levels[1]
 
     @property
-    def laws(self) -> LawTable:
-        velocity = law_table(self.rows)
-        groups = position_laws(velocity, 0).groups if self.corrected else ()
-        return LawTable(velocity.n_bilateral + self.n_g, velocity.groups + groups)
+    def n_g(self) -> int:
+        """Constraints with a Ψ."""
+        return self.layout.rows.n_g if "g" in self.layout.levels[1] else 0
 
-    def split(self, rows: Array) -> tuple[Array, Array]:
-        """Rows of velocity level (g, γ, N, F), and of position level (g, N)."""
-        bilateral, normal, friction = self.laws.split(rows)
-        n_b, n_N = self.rows.n_bilateral, self.rows.n_N
-        velocity = jnp.concatenate([bilateral[:n_b], normal[:n_N], friction])
-        return velocity, jnp.concatenate([bilateral[n_b:], normal[n_N:]])
+    def place(self, theta: Theta) -> Configuration:
+        return midpoint(theta)
 
-    def join(self, velocity: Array, position: Array) -> Array:
-        bilateral, normal, friction = law_table(self.rows).split(velocity)
-        return jnp.concatenate([bilateral, position[: self.n_g], normal, position[self.n_g :], friction])
+    def fixed(self, theta: Theta, d: AnyDirections) -> _Fixed:
+        velocities = theta.system.velocities(theta.t, theta.q, theta.u)
+        return _Fixed(velocity_level.restitution(theta.system, self.layout.rows, velocities)[0], velocities)
 
-    def rows_of_system(self) -> Array:
-        """For each row of this solve, the row (g, γ, N, F) that it belongs to."""
-        names = jnp.arange(law_table(self.rows).size)
-        return self.join(names, self.of_position(names))
-
-    def of_position(self, rows: Array) -> Array:
-        """Those of the rows (g, γ, N, F) that have a Ψ."""
-        both = of_position(self.rows, rows)
-        return jnp.concatenate([both[: self.n_g], both[self.rows.n_g :] if self.corrected else both[:0]])
-
-    def problem(self) -> Problem:
-        return Problem(self.laws, self.prepare, self.direct, self.guess, self.equations, self.outputs)
-
-    def prepare(self, theta: _ThetaCoupled) -> _DataCoupled:
-        system, t, q, u = midpoint(theta.step)
-        d = Directions.at(Configuration(system, t, q, u))
+    def diagonals(self, d: Matrices) -> tuple[Array, ...]:
         G = d.G_diagonal()
-        scale = self.join(G, self.of_position(total(d.W * d.W) if self.linearised else G))
-        mu = system.coefficients(self.rows, u.dtype)[2]
-        return self.data(theta, d.M_inv, self.laws.prox_parameters(scale, mu))
+        return G, self.layout.of(self.layout.levels[1], total(d.W * d.W) if self.linearised else G)
 
-    def direct(self, theta: _ThetaCoupled) -> _DataCoupled:
-        system, t, q, _ = midpoint(theta.step)
-        return self.data(theta, inverse_mass(system, t, q), jnp.ones((self.laws.size,), q.dtype))
+    def units(self, theta: Theta, fixed: _Fixed) -> tuple[Array, ...]:
+        velocity = jnp.broadcast_to(velocity_unit(fixed.velocities), fixed.velocities.shape)
+        if self.bilateral == "index3":
+            velocity = velocity.at[: self.layout.rows.n_g].set(0.5 * theta.dt)
+        return velocity, self.layout.by_kind(self.layout.levels[1], theta.dt, theta.dt)
 
-    def data(self, theta: _ThetaCoupled, M_inv: Array, r: Array) -> _DataCoupled:
-        system, t, dt, q, u, _, tol = theta.step
-        velocities = system.velocities(t, q, u)
-        before, mu = velocity_level.restitution(system, self.rows, velocities)
-        unit = jnp.broadcast_to(velocity_unit(velocities), velocities.shape)
-        if self.level == "index3":
-            unit = unit.at[: self.rows.n_g].set(0.5 * dt)
-        n_psi = self.laws.size - unit.shape[0]
-        unit_y = self.join(unit, jnp.broadcast_to(dt, (n_psi,)))
-        unit_S = jnp.broadcast_to(velocity_unit(u), (q.shape[0] + self.implicit_u * u.shape[0],))
+    def closed(self, theta: Theta) -> Array:
+        flags = theta.more
+        if not self.corrected:
+            return flags
         # On position level the law itself tells open from closed, if it is that of the gaps themselves.
-        psi = theta.active if self.linearised else jnp.ones_like(theta.active)
-        closed = jnp.concatenate([theta.active, psi]) if self.corrected else theta.active
-        return _DataCoupled(Scaling(r, mu, closed, unit_S, unit_y, tol), theta, M_inv, before)
+        return self.layout.closed(flags, flags if self.linearised else jnp.ones_like(flags))
 
-    def guess(self, data: _DataCoupled) -> tuple[Array, Array]:
-        system, t, _, q, u, P, _ = data.theta.step
-        z = [system.q_dot(t, q, u)] + [u] * self.implicit_u
-        kappa = self.share * self.normals(P)
-        return jnp.concatenate(z), self.join(P, jnp.concatenate([jnp.zeros_like(P[: self.n_g]), kappa]))
+    def guess(self, here: Here) -> tuple[Array, Array]:
+        system, t, _, q, u, P, *_ = here.theta
+        kappa = self.layout.of(self.layout.levels[1], P).at[: self.n_g].set(0.0)
+        return jnp.concatenate([system.q_dot(t, q, u)] + [u] * self.implicit_u), self.layout.join(P, self.share * kappa)
 
     @property
     def share(self) -> float:
         """Share of P_N in κ_N, which obeys the law of the gaps."""
         return 0.0 if self.linearised else 0.5
 
-    def normals(self, P: Array) -> Array:
-        """P_N of the contacts that have a Ψ, from the rows (g, γ, N, F)."""
-        return self.of_position(P)[self.n_g :]
+    def psi(self, P: Array, kappa: Array) -> Array:
+        """ψ of (g, g_N), from the percussions of both levels."""
+        psi = kappa - self.share * self.layout.of(self.layout.levels[1], P).at[: self.n_g].set(0.0)
+        return psi if self.corrected else jnp.concatenate([psi, jnp.zeros((self.layout.rows.n_N,), P.dtype)])
 
-    def corrections(self, P: Array, position: Array) -> Array:
-        """ψ (n_g + n_N,) from the percussions of both levels."""
-        none = jnp.zeros((self.rows.n_N,), P.dtype)
-        psi_N = position[self.n_g :] - self.share * self.normals(P) if self.corrected else none
-        return jnp.concatenate([position[: self.n_g], psi_N])
-
-    def state(self, z: Array, P: Array, data: _DataCoupled) -> tuple[Array, Array, Array]:
-        """q⁺, u⁺ and the defect of the smooth equations."""
-        system, t, dt, q, u, _, _ = data.theta.step
-        t_half, mean = t + 0.5 * dt, z[: q.shape[0]]
+    def state(self, z: Array, P: Array, here: Here) -> tuple[Array, Array, Array]:
+        """q⁺, u⁺ and the defects of the smooth equations."""
+        system, t, dt, q, u, *_ = here.theta
+        t_half, mean, u_z = t + 0.5 * dt, z[: q.shape[0]], z[q.shape[0] :]
         q_half = q + 0.5 * dt * mean
-        percussion, psi = self.split(P)
-        u_half = 0.5 * (u + z[q.shape[0] :]) if self.implicit_u else u
+        percussion, kappa = self.layout.split(P)
         _, pull = jax.vjp(lambda u: system.velocities(t_half, q_half, u), u)
-        impulse = dt * system.h(t_half, q_half, u_half) + pull(percussion)[0]
-        u_end = u + apply_inverse(data.M_inv, impulse)
-        S_u = z[q.shape[0] :] - u_end if self.implicit_u else z[:0]
-        u_end = z[q.shape[0] :] if self.implicit_u else u_end
+        impulse = dt * system.h(t_half, q_half, 0.5 * (u + u_z) if self.implicit_u else u) + pull(percussion)[0]
+        u_end = u + here.directions.accelerate(impulse)
+        S = [u_z - u_end] if self.implicit_u else []
+        u_end = u_z if self.implicit_u else u_end
         rate = system.q_dot(t_half, q_half, 0.5 * (u + u_end))
-        if psi.shape[0]:
-            here = Configuration(system, t_half, q_half, u)
-            correction = covelocity(here, self.n_g, self.corrections(percussion, psi))
+        if kappa.shape[0]:
+            middle = Configuration(system, t_half, q_half, u)
+            correction = covelocity(middle, self.n_g, self.psi(percussion, kappa))
             if not self.linearised:
-                correction = apply_inverse(data.M_inv, correction)
-            rate = rate + correction_velocity(here, correction)
-        return q + dt * mean, u_end, jnp.concatenate([mean - rate, S_u])
+                correction = here.directions.accelerate(correction)
+            rate = rate + correction_velocity(middle, correction)
+        return q + dt * mean, u_end, jnp.concatenate([mean - rate, *S])
 
-    def equations(self, z: Array, P: Array, data: _DataCoupled) -> tuple[Array, Array]:
-        system, t, dt, _, u, _, _ = data.theta.step
-        q_end, u_end, S = self.state(z, P, data)
-        velocity, position = (
-            self.linear_rows(z, u_end, data) if self.linearised else self.exact_rows(q_end, u_end, data)
-        )
-        velocity = velocity + data.before
-        if self.level == "index3":
-            velocity = velocity.at[: self.rows.n_g].set(2.0 / dt * system.g(t + dt, q_end))
-        if self.level == "index1":
+    def equations(self, z: Array, P: Array, here: Here) -> tuple[Array, Array]:
+        system, t, dt, _, u, *_ = here.theta
+        q_end, u_end, S = self.state(z, P, here)
+        rows = linear_rows(here.theta, z, u_end, self.n_g) if self.linearised else self.exact_rows(q_end, u_end, here)
+        velocity, position = rows[0] + here.fixed.before, rows[1]
+        constraints = slice(0, self.layout.rows.n_g)
+        if self.bilateral == "index3":
+            velocity = velocity.at[constraints].set(2.0 / dt * system.g(t + dt, q_end))
+        if self.bilateral == "index1":
             end = (t + dt, q_end, u_end)
             rates = (jnp.ones_like(dt), system.q_dot(*end), (u_end - u) / dt)
-            velocity = velocity.at[: self.rows.n_g].set(dt * jax.jvp(system.g_dot, end, rates)[1])
-        return S, self.join(velocity, position if self.corrected else position[: self.n_g])
+            velocity = velocity.at[constraints].set(dt * jax.jvp(system.g_dot, end, rates)[1])
+        return S, self.layout.join(velocity, position if self.corrected else position[: self.n_g])
 
-    def exact_rows(self, q_end: Array, u_end: Array, data: _DataCoupled) -> tuple[Array, Array]:
+    def exact_rows(self, q_end: Array, u_end: Array, here: Here) -> tuple[Array, Array]:
         """(ġ, γ, ġ_N, γ_F) and (g, g_N)/Δt at the end of the step."""
-        system, t, dt, *_ = data.theta.step
-        position = position_rows(system, t + dt, q_end, self.n_g) / dt
-        return system.velocities(t + dt, q_end, u_end), position
+        system, t, dt, *_ = here.theta
+        return system.velocities(t + dt, q_end, u_end), position_rows(system, t + dt, q_end, self.n_g) / dt
 
-    def linear_rows(self, z: Array, u_end: Array, data: _DataCoupled) -> tuple[Array, Array]:
-        """The same as the paper linearises them, (42) and (41)."""
-        system, t, dt, q, u, _, _ = data.theta.step
-        mean = z[: q.shape[0]]
-        middle = (t + 0.5 * dt, q + 0.5 * dt * mean)
-        change = system.velocities(*middle, u_end) - system.velocities(*middle, u)
-        rate = jax.jvp(lambda t, q: position_rows(system, t, q, self.n_g), middle, (jnp.ones_like(dt), mean))[1]
-        return system.velocities(t, q, u) + change, position_rows(system, t, q, self.n_g) / dt + rate
-
-    def outputs(self, z: Array, P: Array, data: _DataCoupled) -> tuple[Array, Array, Array]:
-        q_end, u_end, _ = self.state(z, P, data)
-        return q_end, u_end, self.split(P)[0]
+    def outputs(self, z: Array, P: Array, here: Here) -> tuple[Array, Array, Array]:
+        q_end, u_end, _ = self.state(z, P, here)
+        return q_end, u_end, self.layout.split(P)[0]

@@ -8,14 +8,12 @@ from typing import NamedTuple
 import jax.numpy as jnp
 from jax import Array
 
-from ..laws.table import LawTable
-from ..model.system import Rows, System
-from ..solve import implicit
-from ..solve.inclusion import Problem, Scaling
+from ..model.system import System
 from ..solve.lanes import total
-from ..trace.vectorise import materialise
-from .base import Step, Theta, check_solver, law_table, with_row_of_system
-from .levels.position_level import correction_velocity, covelocity, of_position, position_laws, position_rows
+from .base import Configuration, Step, Theta, check_solver
+from .levels.layout import POSITION, Layout
+from .levels.position_level import correction_velocity, covelocity, position_rows
+from .levels.statement import Here, Matrices, Statement
 from .moreau import Moreau, midpoint, on_manifold
 
 
@@ -57,56 +55,46 @@ class GGLDecoupled:
 
     def step(self, system: System, t: Array, q: Array, u: Array, dt: Array, memory: Array, tol: Array) -> Step:
         free = Moreau(solver=self.solver).step(system, t, q, u, dt, memory, tol)
-        rows = system.rows(t, q, u)
-        projection = _projection(rows, position_laws(law_table(rows), rows.n_g))
-        theta = _ThetaProjection(Theta(system, t, dt, q, u, memory, tol), free.q, 0.5 * (u + free.u))
-        q_end, stats = implicit.solve(projection.solved_by(self.solver), theta)
-        stats = with_row_of_system(stats, of_position(rows, jnp.arange(law_table(rows).size)))
+        projection = _Projection(Layout(system.rows(t, q, u), (POSITION,)), 0)
+        theta = Theta(system, t, dt, q, u, memory, tol, more=_Free(free.q, 0.5 * (u + free.u)))
+        q_end, stats = projection.solved(self.solver, theta)
         return free._replace(q=q_end, solves=(*free.solves, stats))
 
 
-class _ThetaProjection(NamedTuple):
-    step: Theta
-    q_free: Array
-    u_mean: Array  # of Moreau's step
+class _Free(NamedTuple):
+    """The end of Moreau's step."""
+
+    q: Array
+    u_mean: Array
 
 
-class _DataProjection(NamedTuple):
-    scaling: Scaling
-    theta: _ThetaProjection
-
-
-def _projection(rows: Rows, laws: LawTable) -> Problem:
+@dataclass(frozen=True)
+class _Projection(Statement):
     """The projection in velocities ψ = Ψ/Δt and rows (g, g_N)/Δt, which keeps all scales near one."""
 
-    def data(theta: _ThetaProjection, r: Array) -> _DataProjection:
-        step = theta.step
-        unit = jnp.broadcast_to(step.dt, (laws.size,))
-        mu, closed = step.q[:0], jnp.ones((rows.n_N,), bool)
-        return _DataProjection(Scaling(r, mu, closed, unit[:0], unit, step.tol), theta)
+    def place(self, theta: Theta) -> Configuration:
+        return midpoint(theta)
 
-    def prepare(theta: _ThetaProjection) -> _DataProjection:
-        system, t_M, q_M, u = midpoint(theta.step)
-        W = materialise(system.W(t_M, q_M, u))
-        # The correction moves q along B W, so its Delassus diagonal is that of WᵀW.
-        return data(theta, laws.prox_parameters(of_position(rows, total(W * W)), q_M[:0]))
+    def units(self, theta: Theta, fixed: None) -> tuple[Array, ...]:
+        return (jnp.broadcast_to(theta.dt, (self.layout.laws.size,)),)
 
-    def direct(theta: _ThetaProjection) -> _DataProjection:
-        return data(theta, jnp.ones((laws.size,), theta.q_free.dtype))
+    def diagonals(self, d: Matrices) -> tuple[Array, ...]:
+        """The correction moves q along B W, so its Delassus diagonal is that of WᵀW."""
+        return (self.layout.of(POSITION, total(d.W * d.W)),)
 
-    def guess(data: _DataProjection) -> tuple[Array, Array]:
-        zero = jnp.zeros((laws.size,), data.theta.q_free.dtype)
+    def guess(self, here: Here) -> tuple[Array, Array]:
+        zero = jnp.zeros((self.layout.laws.size,), here.theta.q.dtype)
         return zero[:0], zero
 
-    def end(psi: Array, data: _DataProjection) -> Array:
-        step, here = data.theta.step, midpoint(data.theta.step)
-        correction = covelocity(here, rows.n_g, psi)
-        if step.q.shape == step.u.shape:
-            return data.theta.q_free + step.dt * correction_velocity(here, correction)
-        return on_manifold(lambda q: here.system.q_dot(here.t, q, data.theta.u_mean + correction), step.q, step.dt)
+    def equations(self, z: Array, P: Array, here: Here) -> tuple[Array, Array]:
+        system, t, dt, *_ = here.theta
+        return z, position_rows(system, t + dt, self.outputs(z, P, here), self.layout.rows.n_g) / dt
 
-    def equations(z: Array, psi: Array, data: _DataProjection) -> tuple[Array, Array]:
-        step = data.theta.step
-        return z, position_rows(step.system, step.t + step.dt, end(psi, data), rows.n_g) / step.dt
-
-    return Problem(laws, prepare, direct, guess, equations, lambda z, psi, data: end(psi, data))
+    def outputs(self, z: Array, P: Array, here: Here) -> Array:
+        """q⁺ from the percussions ψ."""
+        _, _, dt, q, u, _, _, free = here.theta
+        middle = midpoint(here.theta)
+        correction = covelocity(middle, self.layout.rows.n_g, P)
+        if q.shape == u.shape:
+            return free.q + dt * correction_velocity(middle, correction)
+        return on_manifold(lambda q: middle.system.q_dot(middle.t, q, free.u_mean + correction), q, dt)

@@ -11,32 +11,20 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from ..laws.table import LawTable
-from ..model.system import Rows, System
-from ..solve import dense, implicit
-from ..solve.inclusion import Problem, Scaling
+from ..model.system import System
+from ..solve import dense
 from ..trace.vectorise import materialise
-from .base import (
-    Configuration,
-    DirectDirections,
-    Directions,
-    Solve,
-    Step,
-    Theta,
-    check_solver,
-    law_table,
-    velocity_unit,
-    with_row_of_system,
-)
-from .guesses import Memory
-from .levels import velocity_level
-from .levels.position_level import by_kind, kinematic_rows
-from .levels.reduced import Restitution, check_restitution, solve_impact
-from .lobatto_tableau import Tableau, lobatto
+from .base import Configuration, Theta, velocity_unit
+from .levels.layout import ALL, Layout
+from .levels.position_level import kinematic_rows
+from .levels.reduced import Restitution
+from .levels.statement import AnyDirections, Here, Matrices, Statement
+from .levels.two_solves import First, Second, TwoSolves, closed_at_end
+from .lobatto_stages import Tableau, Unknowns, combine, lobatto
 
 
 @dataclass(frozen=True)
-class Lobatto:
+class Lobatto(TwoSolves):
     """Lobatto IIIA–IIIB with s stages: order 2s − 2 in smooth motion and persistent contact, on both kinematic levels.
 
     With nodes c, weights b, matrices a (IIIA) and â (IIIB), stage times t^i = t_n + c_i Δt, momentum π = M u, and
@@ -87,88 +75,22 @@ class Lobatto:
     def __post_init__(self) -> None:
         if not isinstance(self.stages, (int, np.integer)) or self.stages < 2:
             raise ValueError(f"Lobatto: stages must be a whole number of at least 2, got {self.stages!r}.")
-        check_solver(self)
-        check_restitution(self)
+        super().__post_init__()
 
-    def start(self, system: System, t: Array, q: Array, u: Array, dt: Array) -> Memory:
-        n = law_table(system.rows(t, q, u)).size
-        return Memory.start((self.stages - 1) * n, n, u.dtype)
+    @property
+    def share(self) -> float:
+        return float(1.0 - lobatto(self.stages).b[-1])
 
-    def step(
-        self,
-        system: System,
-        t: Array,
-        q: Array,
-        u: Array,
-        dt: Array,
-        memory: Memory,
-        tol: Array,
-        solve: Solve = implicit.solve,
-    ) -> Step:
-        rows = system.rows(t, q, u)
-        laws = law_table(rows)
-        stages = _Stages(rows, laws, lobatto(self.stages), _Unknowns.of(system, t, q, u, self.stages))
-        P_stages_guess = memory.first_guess()
-        theta = Theta(system, t, dt, q, u, P_stages_guess, tol)
-        first, stats_1 = solve(stages.problem().solved_by(self.solver), theta)
-        stats_1 = with_row_of_system(stats_1, laws.stack(jnp.tile(jnp.arange(laws.size), (self.stages - 1, 1))))
-        proportional = first.P / float(1.0 - stages.tableau.b[-1])
-        P_guess = memory.whole_guess(P_stages_guess, first.P_stages, proportional)
-        end = _ThetaEnd(theta._replace(P_guess=P_guess), first)
-        u_end, P, stats_2, reduced = solve_impact(self, laws, _end, partial(_impact, stages), end, solve=solve)
-        memory = memory.after(laws, (first.P_stages, P_stages_guess), (P, P_guess), proportional)
-        return Step(first.q, u_end, P, memory, (stats_1, stats_2), reduced=reduced)
+    def first_solve(self, system: System, t: Array, q: Array, u: Array) -> _Stages:
+        unknowns = Unknowns.of(system, t, q, u, self.stages)
+        layout = Layout(system.rows(t, q, u), stages=self.stages - 1)
+        return _Stages(layout, unknowns.size, self.stages, unknowns)
 
-
-class _Unknowns(NamedTuple):
-    """Which stage positions and velocities are smooth unknowns z; all others are explicit."""
-
-    n_Q: int  # Q^2..Q^{n_Q+1}, as mean velocities (Q^i − q_n)/Δt
-    n_V: int  # V^1..V^{n_V}
-    nq: int
-    nu: int
-    variable_mass: bool
-
-    @classmethod
-    def of(cls, system: System, t: Array, q: Array, u: Array, s: int) -> _Unknowns:
-        variable_mass = not system.constant_mass(t, q)
-        kinematics = system.kinematics is not None
-        if variable_mass or system.velocity_dependent_force(t, q, u):
-            # With q̇ = u all Q^i follow from all V^i; else V^s follows from the rest, if the mass matrix is constant.
-            n_V = s - 1 if kinematics and not variable_mass else s
-            n_Q = s - 1 if kinematics else 0
-        else:
-            n_V = 0
-            inner = s - 2 if system.position_dependent_force(t, q, u) else 0
-            n_Q = s - 1 if kinematics else inner
-        return cls(n_Q, n_V, q.shape[0], u.shape[0], variable_mass)
-
-    def split(self, z: Array) -> tuple[Array, Array]:
-        """Mean velocities (n_Q, nq) and stage velocities (n_V, nu)."""
-        border = self.n_Q * self.nq
-        return z[:border].reshape(self.n_Q, self.nq), z[border:].reshape(self.n_V, self.nu)
-
-    def join(self, mean: Array, V: Array) -> Array:
-        return jnp.concatenate([mean.reshape(-1), V.reshape(-1)])
-
-
-class _Data(NamedTuple):
-    scaling: Scaling
-    theta: Theta
-    directions: Directions | DirectDirections  # at (t_n, q_n)
-    velocities: Array  # rows (ġ, γ, ġ_N, γ_F) at (t_n, q_n, u_n)
-
-
-class _First(NamedTuple):
-    """Outputs of the first solve."""
-
-    q: Array  # (nq,) q⁺
-    V: Array  # (nu,) V^s
-    impulse: Array  # (nu,) F^1 + … + F^{s−1}
-    P: Array  # (n,) P^1 + … + P^{s−1}
-    P_stages: Array  # ((s−1) n,)
-    closed: Array  # (n_N,) bool
-    velocities: Array
+    def free_velocity(self, second: Second, d: AnyDirections) -> Array:
+        (system, t, dt, q, u, *_), first = second
+        force = float(lobatto(self.stages).b[-1]) * dt * system.momentum_rate(t + dt, first.q, first.u)
+        start = u if system.constant_mass(t, q) else d.accelerate(dense.matmul(system.M(t, q), u))
+        return start + d.accelerate(first.impulse + force) - d.kick(first.P)
 
 
 class _Motion(NamedTuple):
@@ -177,143 +99,98 @@ class _Motion(NamedTuple):
     Q: Array  # (s, nq)
     V: Array  # (s, nu)
     F: Array  # (s−1, nu)
-    S: Array  # defect of the smooth equations
+    S: Array  # defects of the smooth equations
 
 
-class _Stages(NamedTuple):
-    """The first solve."""
+@dataclass(frozen=True)
+class _Stages(Statement):
+    """The first solve. Its percussions are (P^1, …, P^{s−1}); what z holds, `Unknowns` says."""
 
-    rows: Rows
-    laws: LawTable  # of one stage
-    tableau: Tableau
-    unknowns: _Unknowns
+    s: int
+    unknowns: Unknowns
 
     @property
-    def s(self) -> int:
-        return len(self.tableau.c)
+    def tableau(self) -> Tableau:
+        return lobatto(self.s)
 
-    def problem(self) -> Problem:
-        laws = self.laws.repeated(self.s - 1)
-        return Problem(laws, self.prepare, self.direct, self.guess, self.equations, self.outputs)
+    def place(self, theta: Theta) -> Configuration:
+        return Configuration(theta.system, theta.t, theta.q, theta.u)
 
-    def prepare(self, theta: Theta) -> _Data:
-        d = Directions.at(Configuration(theta.system, theta.t, theta.q, theta.u))
-        # The rows of stage i answer to P^{i−1}: positions by Σ_l a_il â_{l,i−1}/b_{i−1}, velocities by â_{i,i−1}/b_{i−1}.
-        D = self.tableau.a_hat / self.tableau.b
-        share = [by_kind(self.rows, self.laws, (self.tableau.a @ D)[i, i - 1], D[i, i - 1]) for i in range(1, self.s)]
-        G_diagonal = jnp.stack(share).astype(theta.q.dtype) * d.G_diagonal()
-        mu = jnp.tile(theta.system.coefficients(self.rows, theta.u.dtype)[2], self.s - 1)
-        laws = self.laws.repeated(self.s - 1)
-        return self.data(theta, d, laws.prox_parameters(self.laws.stack(G_diagonal), mu))
+    def fixed(self, theta: Theta, d: AnyDirections) -> Array:
+        """The rows (ġ, γ, ġ_N, γ_F) at (t_n, q_n, u_n)."""
+        return theta.system.velocities(theta.t, theta.q, theta.u)
 
-    def direct(self, theta: Theta) -> _Data:
-        d = DirectDirections.at(Configuration(theta.system, theta.t, theta.q, theta.u))
-        return self.data(theta, d, theta.P_guess)
+    def units(self, theta: Theta, fixed: Array) -> tuple[Array, ...]:
+        return (self.layout.at_all_stages(self.layout.by_kind(ALL, theta.dt, velocity_unit(fixed))),)
 
-    def data(self, theta: Theta, d: Directions | DirectDirections, r: Array) -> _Data:
-        system, t, dt, q, u, _, tol = theta
-        times = self.s - 1
-        velocities = system.velocities(t, q, u)
-        unit = by_kind(self.rows, self.laws, dt, velocity_unit(velocities))
-        unit_y = self.laws.stack(jnp.broadcast_to(unit, (times, unit.shape[0])))
-        n_z = self.unknowns.n_Q * self.unknowns.nq + self.unknowns.n_V * self.unknowns.nu
-        unit_S = jnp.broadcast_to(velocity_unit(u), (n_z,))
-        _, _, mu = system.coefficients(self.rows, u.dtype)
-        closed = jnp.ones((times * self.rows.n_N,), bool)  # on position level the law itself tells open from closed
-        return _Data(Scaling(r, jnp.tile(mu, times), closed, unit_S, unit_y, tol), theta, d, velocities)
+    def diagonals(self, d: Matrices) -> tuple[Array, ...]:
+        """Stage i answers to P^{i−1}: positions by Σ_l a_il â_{l,i−1}/b_{i−1}, velocities by â_{i,i−1}/b_{i−1}."""
+        D, G = self.tableau.a_hat / self.tableau.b, d.G_diagonal()
+        AD = self.tableau.a @ D
+        share = [self.layout.by_kind(ALL, AD[i, i - 1], D[i, i - 1]) for i in range(1, self.s)]
+        return (self.stacked(share).astype(G.dtype) * G,)
 
-    def guess(self, data: _Data) -> tuple[Array, Array]:
+    def stacked(self, of_stages: list[Array]) -> Array:
+        """Values of s − 1 stages as those of a level."""
+        return of_stages[0] if self.s == 2 else jnp.stack(of_stages)
+
+    def percussions(self, P: Array) -> Array:
+        """P^j (s−1, n)."""
+        return self.layout.split(P)[0].reshape(self.s - 1, -1)
+
+    def guess(self, here: Here) -> tuple[Array, Array]:
         """Stages with the forces of (t_n, q_n, u_n) and the percussions of the last step."""
-        system, t, dt, q, u, P, _ = data.theta
-        _, b, a, a_hat = self.tableau
-        P_stages = self.laws.unstack(P, self.s - 1)
-        free = dt * data.directions.accelerate(system.h(t, q, u))
-        gains = jnp.stack([float(b[j]) * free + data.directions.kick(P_stages[j]) for j in range(self.s - 1)])
-        V = u + _combine((a_hat / b)[:, :-1], gains)
-        mean = _combine(a, jax.vmap(partial(system.q_dot, t, q))(V))
-        n_Q, n_V = self.unknowns.n_Q, self.unknowns.n_V
-        return self.unknowns.join(mean[1 : n_Q + 1], V[:n_V]), P
+        system, t, dt, q, u, P, *_ = here.theta
+        d, (_, b, a, a_hat) = here.directions, self.tableau
+        free, P_stages = dt * d.accelerate(system.h(t, q, u)), self.percussions(P)
+        V = u + combine(
+            (a_hat / b)[:, :-1], jnp.stack([float(b[j]) * free + d.kick(P_j) for j, P_j in enumerate(P_stages)])
+        )
+        mean = combine(a, jax.vmap(partial(system.q_dot, t, q))(V))
+        return self.unknowns.join(mean[1 : self.unknowns.n_Q + 1], V[: self.unknowns.n_V]), P
 
-    def motion(self, z: Array, P: Array, data: _Data) -> _Motion:
+    def motion(self, z: Array, P: Array, here: Here) -> _Motion:
         """The stages that follow from the unknowns, and what the unknowns miss."""
-        system, t, dt, q, u, _, _ = data.theta
-        c, b, a, a_hat = self.tableau
-        s, (n_Q, n_V) = self.s, self.unknowns[:2]
+        system, t, dt, q, u, *_ = here.theta
+        s, (n_Q, n_V, *_), (c, b, a, a_hat) = self.s, self.unknowns, self.tableau
         T = t + dt * jnp.asarray(c, q.dtype)
         mean_z, V_z = self.unknowns.split(z)
         mean_z = jnp.concatenate([jnp.zeros_like(q)[None], mean_z])  # Q^1 = q_n
         # Where no Q^i is unknown, positions follow from V_z, or forces need none.
-        explicit = _combine(a, V_z) if n_V == s else jnp.zeros((s, *q.shape), q.dtype)
-        mean_forces = mean_z if n_Q else explicit
+        explicit = combine(a, V_z) if n_V == s else jnp.zeros((s, *q.shape), q.dtype)
+        Q_forces = q + dt * (mean_z if n_Q else explicit)
         V_forces = V_z if n_V else jnp.broadcast_to(u, (s, *u.shape))
-        F = jax.vmap(partial(_impulse, system, dt))(
-            T[: s - 1],
-            (q + dt * mean_forces)[: s - 1],
-            V_forces[: s - 1],
-            jnp.asarray(b[: s - 1], q.dtype),
-            self.laws.unstack(P, s - 1),
-        )
-        F = materialise(F)
-        gain = _combine((a_hat / b)[:, :-1], F)
+        first = slice(0, s - 1)
+        forces = (T[first], Q_forces[first], V_forces[first], jnp.asarray(b[first], q.dtype), self.percussions(P))
+        F = materialise(jax.vmap(partial(_impulse, system, dt))(*forces))
+        gain = combine((a_hat / b)[:, :-1], F)
 
         V, S_V = V_z, V_z
         if not self.unknowns.variable_mass:
-            V_new = materialise(u + jax.vmap(data.directions.accelerate)(gain))
+            V_new = materialise(u + jax.vmap(here.directions.accelerate)(gain))
             V, S_V = jnp.concatenate([V_z, V_new[n_V:]]), V_z - V_new[:n_V]
         rates = V if system.kinematics is None else jax.vmap(system.q_dot)(T, q + dt * mean_z, V)
-        mean = _combine(a, rates)
+        mean = combine(a, rates)
         Q = q + dt * jnp.concatenate([mean_z, mean[n_Q + 1 :]])
         if self.unknowns.variable_mass:
             momentum = jax.vmap(lambda t, q, v: system.M(t, q) @ v)(T, Q, V)
-            S_V = jax.vmap(data.directions.accelerate)(momentum - gain) - u
+            S_V = jax.vmap(here.directions.accelerate)(momentum - gain) - u
         return _Motion(Q, V, F, self.unknowns.join(mean_z[1:] - mean[1 : n_Q + 1], S_V))
 
-    def equations(self, z: Array, P: Array, data: _Data) -> tuple[Array, Array]:
-        system, t, dt, *_ = data.theta
-        motion = self.motion(z, P, data)
+    def equations(self, z: Array, P: Array, here: Here) -> tuple[Array, Array]:
+        system, t, dt, *_ = here.theta
+        motion = self.motion(z, P, here)
         T = t + dt * jnp.asarray(self.tableau.c, dt.dtype)
         y = jax.vmap(lambda t, q, u: kinematic_rows(system, t, dt, q, u))(T[1:], motion.Q[1:], motion.V[1:])
-        return motion.S, self.laws.stack(y)
+        return motion.S, self.layout.join(y.reshape(-1) if self.s == 2 else y)
 
-    def outputs(self, z: Array, P: Array, data: _Data) -> _First:
-        system, t, dt, *_ = data.theta
-        motion = self.motion(z, P, data)
-        P_stages = self.laws.unstack(P, self.s - 1)
-        _, r_N, _ = self.laws.split(self.laws.unstack(data.scaling.r, self.s - 1)[-1])
-        _, P_N, _ = self.laws.split(P_stages[-1])
-        q_end = motion.Q[-1]
-        closed = r_N * system.g_N(t + dt, q_end) / dt - P_N <= 0.0
-        impulse, total = jnp.sum(motion.F, axis=0), jnp.sum(P_stages, axis=0)
-        return _First(q_end, motion.V[-1], impulse, total, P, closed, data.velocities)
-
-
-class _ThetaEnd(NamedTuple):
-    step: Theta
-    first: _First
-
-
-def _end(theta: _ThetaEnd) -> Configuration:
-    step, first = theta
-    return Configuration(step.system, step.t + step.dt, first.q, first.V)
-
-
-def _impact(stages: _Stages, theta: _ThetaEnd, d: Directions | DirectDirections) -> velocity_level.Impact:
-    """The second solve as an inclusion for the whole percussion P = Σ_j P^j."""
-    (system, t, dt, q, u, P_guess, tol), first = theta
-    force = float(stages.tableau.b[-1]) * dt * system.momentum_rate(t + dt, first.q, first.V)
-    before, mu = velocity_level.restitution(system, stages.rows, first.velocities)
-    start = d.accelerate(dense.matmul(system.M(t, q), u)) if stages.unknowns.variable_mass else u
-    u_free = start + d.accelerate(first.impulse + force) - d.kick(first.P)
-    return velocity_level.Impact(materialise(u_free), before, mu, first.closed, P_guess, tol)
+    def outputs(self, z: Array, P: Array, here: Here) -> First:
+        Q, V, F, _ = self.motion(z, P, here)
+        closed = closed_at_end(self.layout, Q[-1], P, here)
+        return First(Q[-1], V[-1], jnp.sum(self.percussions(P), axis=0), P, closed, here.fixed, jnp.sum(F, axis=0))
 
 
 def _impulse(system: System, dt: Array, t: Array, q: Array, u: Array, b: Array, P: Array) -> Array:
     """F^j = b_j Δt (h + Ṁu) + W P^j."""
     _, pull = jax.vjp(lambda u: system.velocities(t, q, u), u)
     return b * dt * system.momentum_rate(t, q, u) + pull(P)[0]
-
-
-def _combine(weights: np.ndarray, x: Array) -> Array:
-    """weights (m, k) times x (k, …), with the weights as constants of the program."""
-    terms = [[float(w) * x[j] for j, w in enumerate(row) if w] for row in weights]
-    return jnp.stack([sum(t[1:], t[0]) if t else jnp.zeros_like(x[0]) for t in terms])

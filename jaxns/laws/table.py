@@ -56,21 +56,6 @@ class LawTable:
         a, b = self.n_bilateral, self.n_bilateral + self.n_N
         return rows[:a], rows[a:b], rows[b:]
 
-    def repeated(self, times: int) -> LawTable:
-        """The table of the same laws at several stages; its rows come from `stack`."""
-        return LawTable(times * self.n_bilateral, times * self.groups)
-
-    def stack(self, rows: Array) -> Array:
-        """Rows of k stages (k, n) as rows of the repeated table (k n,)."""
-        a, b = self.n_bilateral, self.n_bilateral + self.n_N
-        return jnp.concatenate([rows[:, :a].reshape(-1), rows[:, a:b].reshape(-1), rows[:, b:].reshape(-1)])
-
-    def unstack(self, rows: Array, times: int) -> Array:
-        """The inverse of `stack`."""
-        counts = (self.n_bilateral, self.n_N, self.n_F)
-        parts = self.repeated(times).split(rows)
-        return jnp.concatenate([p.reshape(times, n) for p, n in zip(parts, counts, strict=True)], axis=1)
-
     def residual(self, y: Array, P: Array, mu: Array, closed: Array) -> Array:
         """P + prox_C(y − P), row by row; zero exactly where y_i ∈ N_{C_i}(−P_i).
 

@@ -12,7 +12,8 @@ import numpy as np
 from jax import Array
 
 from .. import models
-from ..integrators.energy_consistent import EnergyConstantMass, EnergyTwoStep
+from ..integrators.energy.one_step import EnergyConstantMass
+from ..integrators.energy.two_step import EnergyTwoStep
 from ..integrators.moreau import Moreau
 from ..model.contacts import Contacts
 from ..model.system import Problem, System

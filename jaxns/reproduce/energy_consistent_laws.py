@@ -16,7 +16,7 @@ from numpy.polynomial.legendre import leggauss
 
 from .. import models
 from ..contact_problems import ContactSolution, solve_contacts
-from ..integrators.energy_consistent import EnergyTwoStep
+from ..integrators.energy.two_step import EnergyTwoStep
 from ..laws.friction import Contensou, Shape
 from ..laws.sets import KAPPA
 from ..simulation.simulate import simulate

@@ -11,7 +11,8 @@ import numpy as np
 from jax import Array
 
 from .. import models
-from ..integrators.energy_consistent import EnergyQuaternion, EnergyQuaternionTwoStep, EnergyTwoStep
+from ..integrators.energy.quaternion import EnergyQuaternion, EnergyQuaternionTwoStep
+from ..integrators.energy.two_step import EnergyTwoStep
 from ..integrators.moreau import Moreau
 from ..laws.friction import Contensou
 from ..model import bodies

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from .. import models
-from ..integrators.energy_consistent import EnergyTwoStep
+from ..integrators.energy.two_step import EnergyTwoStep
 from ..simulation.simulate import Trajectory, simulate
 from .common import draw, gaps, largest_rise, panels, total_energy
 from .experiment import Outcome, Statement

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .. import models
-from ..integrators.energy_consistent import EnergyTwoStep
+from ..integrators.energy.two_step import EnergyTwoStep
 from ..integrators.moreau import Moreau
 from ..model.system import System
 from ..simulation.simulate import Trajectory, simulate

@@ -26,7 +26,7 @@ from jax import Array, lax
 
 from .lanes import largest
 
-BLOCK = 5  # pivots at least
+BLOCK, LANES_BLOCK = 5, 7  # pivots at least, of one system and of many
 MANY = 64  # rows from which on unrolled sums compile for too long
 
 
@@ -44,19 +44,27 @@ def _diagonal_size(A: Array) -> Array:
 def eliminate(A: Array, b: Array) -> Array:
     """Solve A x = b with diagonal pivots; a vanishing pivot sets its unknown to zero.
 
-    A has shape (n, n, *lanes), b has shape (n, k, *lanes): k right-hand sides for each lane. Blocks of pivots, each
-    by Gauss-Jordan elimination on the rows and columns that are left, as a loop: unrolled code compiles slowly, and XLA
-    repeats work when it fuses the steps; one loop over the whole matrix would do twice the work.
+    A has shape (n, n, *lanes), b has shape (n, k, *lanes): k right-hand sides for each lane. Blocks of pivots, each by
+    Gauss-Jordan elimination as a loop: unrolled code compiles slowly, and XLA repeats work when it fuses the steps. With
+    lanes, the loop runs over the rows of the block alone, and all rows below lose them at once, so that a block passes
+    through memory once; a single system is small enough to be changed in each step.
     """
     floor = pivot_threshold(A.dtype) * _diagonal_size(A)
-    block = max(BLOCK, A.shape[0] // 8)  # few blocks also for large matrices, for the sake of compilation
+    block = max(BLOCK if A.ndim == 2 else LANES_BLOCK, A.shape[0] // 8)  # few blocks, for the sake of compilation
     left = jnp.concatenate([A, b], axis=1)
     finished = []  # for each block of rows the columns to the right of it
     while left.shape[0]:
         size = min(block, left.shape[0])
-        left = lax.fori_loop(0, size, lambda k, Ab: _gauss_jordan(k, Ab, floor)[0], left)
-        finished.append(left[:size, size:])
-        left = left[size:, size:]
+        step = lambda k, Ab: _gauss_jordan(k, Ab, floor)[0]  # noqa: E731
+        if A.ndim == 2:
+            left = lax.fori_loop(0, size, step, left)
+            finished.append(left[:size, size:])
+            left = left[size:, size:]
+            continue
+        rows = lax.fori_loop(0, size, step, left[:size])[:, size:]
+        finished.append(rows)
+        below = left[size:]
+        left = below[:, size:] - matmul_lanes(below[:, :size], rows) if below.shape[0] else below[:, size:]
     x = finished[-1]
     for rows in finished[-2::-1]:
         known = x.shape[0]

@@ -96,6 +96,11 @@ class Problem:
     method: str = "newton"  # one of METHODS
     max_sweeps: int = 20_000  # of all methods but "newton"
     sparse: SparseForm | None = None
+    n_z: int = 0  # smooth unknowns
+
+    @property
+    def unknowns(self) -> int:
+        return self.n_z + self.laws.size
 
     def solved_by(self, method: str) -> Problem:
         """The same problem for another method."""
@@ -184,7 +189,7 @@ def _traced(problem: Problem, structure: Any, shapes: tuple[Any, ...]) -> tuple[
         return Solved(lift.values(problem.solution, 3)(x, data.scaling.r, data), Root(x, data.scaling.r), stats)
 
     theta = jax.tree.unflatten(structure, [jax.ShapeDtypeStruct(*s) for s in shapes])
-    rows = problem.laws.size
+    rows = problem.unknowns
     trace, result = jax.make_jaxpr(lambda theta: on_lanes(on_all, theta, rows=rows), return_shape=True)(theta)
     return trace, jax.tree.structure(result)
 
@@ -201,7 +206,7 @@ def jacobian(problem: Problem, root: Root, theta: Any) -> Array:
             problem.laws, K, x, linearised.evaluation(problem, lift, data)(x).y, data.scaling
         )
 
-    return on_lanes(evaluate, root, theta, rows=problem.laws.size)
+    return on_lanes(evaluate, root, theta, rows=problem.unknowns)
 
 
 def _solve(problem: Problem, lift: Lift, data: Any) -> tuple[Any, Array, Stats]:

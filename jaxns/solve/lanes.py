@@ -19,8 +19,8 @@ from jax import Array, lax
 from ..trace.vectorise import vectorise
 from .defined import once_differentiable
 
-BLOCK_ENTRIES = 2**14  # of one matrix of a block: 128 kB in float64
-FEWEST_LANES, MOST_LANES = 16, 96  # of a block
+BLOCK_ENTRIES = 2**16  # of one matrix of a block: 512 kB in float64, half of what the cache of a core holds
+FEWEST_LANES, MOST_LANES = 16, 64  # of a block
 _MANY = 64  # rows from which on a chain of operations compiles for too long
 
 

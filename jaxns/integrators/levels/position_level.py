@@ -6,8 +6,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from ...laws.table import LawTable
-from ...model.system import Rows, System
+from ...model.system import System
 from ..base import Configuration
 
 
@@ -16,26 +15,6 @@ def kinematic_rows(system: System, t: Array, dt: Array, q: Array, u: Array) -> A
     position = 1.0 / dt
     y = [position * system.g(t, q), system.gamma(t, q, u), position * system.g_N(t, q), system.gamma_F(t, q, u)]
     return jnp.concatenate(y)
-
-
-def by_kind(rows: Rows, laws: LawTable, position: Array, velocity: Array) -> Array:
-    """One value for the rows (g, g_N), another for (γ, γ_F)."""
-    return jnp.concatenate([
-        jnp.broadcast_to(position, (rows.n_g,)),
-        jnp.broadcast_to(velocity, (rows.n_gamma,)),
-        jnp.broadcast_to(position, (rows.n_N,)),
-        jnp.broadcast_to(velocity, (laws.n_F,)),
-    ])
-
-
-def of_position(rows: Rows, values: Array) -> Array:
-    """Out of values of the rows (g, γ, N, F), those of (g, N), which exist on position level."""
-    return jnp.concatenate([values[: rows.n_g], values[rows.n_bilateral : rows.n_bilateral + rows.n_N]])
-
-
-def position_laws(laws: LawTable, n_g: int) -> LawTable:
-    """The laws of n_g constraints and of all normals on position level; friction has none."""
-    return LawTable(n_g, tuple((n, 0, law) for n, _, law in laws.groups))
 
 
 def covelocity(configuration: Configuration, n_g: int, psi: Array) -> Array:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import jax.numpy as jnp
 from jax import Array, lax
 
-from ..laws.table import LawTable
+from ...laws.table import LawTable
 
 
 class Record(NamedTuple):

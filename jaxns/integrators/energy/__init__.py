@@ -1,0 +1,1 @@
+"""Energy-consistent integrators."""

@@ -1,0 +1,186 @@
+"""The impact-free step of the energy-consistent integrators, with discrete derivatives D(q^B, q^E).
+
+    M (u^E − u) + inertia terms + Δt F^T DV^T − F^T Dg^T λ̂ − F^T Dγ(u^E)^T κ̂ − W λ̂_i = Δt f
+    q^E − q = Δt F v,    v = (u + u^E)/2 − M⁻¹ W_g(q^B) κ̂/Δt
+    g(q^E) = 0,  ġ(q^E, u^E) = 0
+    g_N(q^B) ≤ 0:  W_iᵀ v ∈ N_C(−λ̂_i)
+
+v is the velocity that does the work of the step; F = I for q̇ = u. The options are in `Form`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from ...model.system import System
+from ...solve import dense
+from ..base import Configuration, Theta, velocity_unit
+from ..levels.layout import ALL, Layout
+from ..levels.statement import AnyDirections, Here, Matrices, Statement
+from .discrete_derivative import discrete_derivative, discrete_gradient, weighted
+
+
+def closed(theta: Theta) -> Array:
+    """Contacts of the index set I(q^B), with room for what the tolerance leaves of a gap that was closed."""
+    return theta.system.g_N(theta.t, theta.q) <= 10.0 * theta.tol
+
+
+class Form(NamedTuple):
+    """What the impact-free steps of the schemes differ in."""
+
+    kinematics: bool  # q̇ = F(q) u at the midpoint, instead of q̇ = u
+    variable_mass: bool
+    both_levels: bool  # bilateral constraints with multipliers λ̂ and κ̂
+    discrete_normals: bool
+    velocity_friction: bool = False  # friction by γ_F(u^E) instead of Wᵀ(q^E − q^B)
+    restitution: bool = False  # in the law of the one step
+    gyroscopic: bool = False  # whether the gyro matrix of the kinematics acts
+    explicit_damping: bool = False  # whether forces without a potential are those of the begin of the step
+    midpoint: bool = True  # whether kinematics are taken at the midpoint, or at q^B
+
+
+class End(NamedTuple):
+    q: Array
+    u: Array
+    P: Array  # (n,) rows (g, γ, N, F)
+
+
+class _Motion(NamedTuple):
+    q: Array  # q^E
+    u: Array  # u^E
+    velocity: Array  # v
+    kick: Array  # M⁻¹ times the percussions of the contacts
+    S: Array
+
+
+@dataclass(frozen=True)
+class ImpactFree(Statement):
+    """The impact-free step. z holds the mean velocity w = (q^E − q^B)/Δt, and u^E.
+
+    Rows are g/Δt, γ and Wᵀv, with λ̂; and ġ for κ̂/Δt on a level of its own.
+    """
+
+    form: Form
+
+    needs_matrices: ClassVar[bool] = True
+
+    @classmethod
+    def of(cls, theta: Theta, form: Form) -> ImpactFree:
+        rows = theta.system.rows(theta.t, theta.q, theta.u)
+        layout = Layout(rows, (ALL, "g" if form.both_levels else ""))
+        return cls(layout, theta.q.shape[0] + theta.u.shape[0], form)
+
+    def place(self, theta: Theta) -> Configuration:
+        return Configuration(theta.system, theta.t, theta.q, theta.u)
+
+    def fixed(self, theta: Theta, d: AnyDirections) -> Array:
+        """The rows (ġ, γ, ġ_N, γ_F) at (t^B, q^B, u)."""
+        return theta.system.velocities(theta.t, theta.q, theta.u)
+
+    def diagonals(self, d: Matrices) -> tuple[Array, ...]:
+        G = 0.5 * d.G_diagonal()
+        return tuple(self.layout.of(level, G) for level in self.layout.levels)
+
+    def units(self, theta: Theta, fixed: Array) -> tuple[Array, ...]:
+        unit = jnp.broadcast_to(velocity_unit(fixed), fixed.shape)
+        return unit.at[: self.layout.rows.n_g].set(theta.dt), self.layout.of(self.layout.levels[1], unit)
+
+    def closed(self, theta: Theta) -> Array:
+        return closed(theta)
+
+    def guess(self, here: Here) -> tuple[Array, Array]:
+        system, t, _, q, u, P, *_ = here.theta
+        kappa = self.layout.of(self.layout.levels[1], jnp.zeros_like(P))
+        return jnp.concatenate([system.q_dot(t, q, u), u]), self.layout.join(P, kappa)
+
+    def motion(self, z: Array, P: Array, here: Here) -> _Motion:
+        """What follows from the unknowns, with the work that every force does."""
+        system, t, dt, q, u, *_ = here.theta
+        form, W, accelerate, n_g = self.form, here.directions.W, here.directions.accelerate, self.layout.rows.n_g
+        t_mid, t_E = t + 0.5 * dt, t + dt
+        w, u_E = z[: q.shape[0]], z[q.shape[0] :]
+        q_E, q_mid, u_mean = q + dt * w, q + 0.5 * dt * w, 0.5 * (u + u_E)
+        percussion, kappa = self.layout.split(P)
+        at = (t_mid, q_mid) if form.midpoint else (t, q)
+
+        def pulled(covector: Array) -> Array:
+            """F(q̄)ᵀ applied to a covector of q."""
+            return jax.vjp(lambda u: system.q_dot(*at, u), u)[1](covector)[0] if form.kinematics else covector
+
+        covector = -dt * discrete_gradient(lambda q: system.potential_energy(t_mid, q), q, q_E)
+        covector = covector + weighted(percussion[:n_g], lambda q: system.g(t_mid, q), q, q_E)
+        if form.both_levels:
+            covector = covector + dt * weighted(kappa, lambda q: system.g_dot(t_E, q, u_E), q, q_E)
+        if form.variable_mass:
+            covector = covector - _inertia(system, t, dt, q, u, q_E, u_E)
+        if form.gyroscopic:
+            covector = covector - _gyro(system, *at, u_mean if form.midpoint else u) @ (q_E - q)
+        n_b = self.layout.rows.n_bilateral
+        impulse = pulled(covector) + dense.matmul(W[:, n_g:n_b], percussion[n_g:n_b])
+        correction = accelerate(dense.matmul(W[:, :n_g], kappa)) if form.both_levels else 0.0 * u
+        velocity = u_mean - correction
+        if system.force is not None:
+            place = (t, q, u) if form.explicit_damping else (t_mid, q_mid, velocity)
+            impulse = impulse + dt * system.force(*place, system.params)
+
+        normals, friction = jnp.split(percussion[n_b:], [self.layout.rows.n_N])
+        contact = dense.matmul(W[:, n_b + self.layout.rows.n_N :], friction)
+        if form.discrete_normals:
+            contact = contact + pulled(weighted(normals, lambda q: system.g_N(t_mid, q), q, q_E))
+        else:
+            contact = contact + dense.matmul(W[:, n_b : n_b + self.layout.rows.n_N], normals)
+        kick = accelerate(contact)
+        S = jnp.concatenate([w - system.q_dot(*at, velocity), u_E - u - accelerate(impulse) - kick])
+        return _Motion(q_E, u_E, velocity, kick, S)
+
+    def equations(self, z: Array, P: Array, here: Here) -> tuple[Array, Array]:
+        system, t, dt, q, u, *_ = here.theta
+        form, rows, motion = self.form, self.layout.rows, self.motion(z, P, here)
+        n_g, n_b, t_E = rows.n_g, rows.n_bilateral, t + dt
+        normals = slice(n_b, n_b + rows.n_N)
+        y = system.velocities(t, q, motion.velocity).at[:n_g].set(system.g(t_E, motion.q) / dt)
+        if form.discrete_normals:
+            y = y.at[normals].set((system.g_N(t_E, motion.q) - system.g_N(t, q)) / dt)
+        e_N, e_F, _ = system.coefficients(rows, u.dtype)
+        if form.restitution:
+            e = jnp.concatenate([e_N, e_F])
+            y = y.at[n_b:].add(0.5 * (1.0 - e) / (1.0 + e) * self.contact_rates(motion, here))
+        if form.velocity_friction:
+            sliding = system.gamma_F(t_E, motion.q, motion.u) + e_F * system.gamma_F(t, q, u)
+            y = y.at[normals.stop :].set(0.5 * sliding)
+        on_velocity = system.g_dot(t_E, motion.q, motion.u) if form.both_levels else y[:0]
+        return motion.S, self.layout.join(y, on_velocity)
+
+    def contact_rates(self, motion: _Motion, here: Here) -> Array:
+        """Wᵀ M⁻¹W λ̂ of the contacts."""
+        system, t, dt, q, *_ = here.theta
+        rates = dense.matmul(here.directions.W.T, motion.kick)[self.layout.rows.n_bilateral :]
+        if not self.form.discrete_normals:
+            return rates
+        t_mid = t + 0.5 * dt
+        at = (t_mid, 0.5 * (q + motion.q)) if self.form.midpoint else (t, q)
+        change = system.q_dot(*at, motion.kick) - system.q_dot(*at, 0.0 * motion.kick)
+        normals = discrete_derivative(lambda q: system.g_N(t_mid, q), q, motion.q)
+        return rates.at[: self.layout.rows.n_N].set(normals @ change)
+
+    def outputs(self, z: Array, P: Array, here: Here) -> End:
+        motion = self.motion(z, P, here)
+        return End(motion.q, motion.u, self.layout.split(P)[0])
+
+
+def _gyro(system: System, t: Array, q: Array, u: Array) -> Array:
+    """H(u, q) = ∂π/∂q − (∂π/∂q)ᵀ with π = B(q)⁻ᵀ M u."""
+    rates = jax.jacfwd(lambda q: system.momenta(t, q, u))(q)
+    return rates - rates.T
+
+
+def _inertia(system: System, t: Array, dt: Array, q: Array, u: Array, q_E: Array, u_E: Array) -> Array:
+    """G(u, q)(q^E − q) + Δt DT(u^E; q, q^E)ᵀ."""
+    momentum = jax.jacfwd(lambda q: system.M(t, q) @ u)(q)  # ∂M_ik/∂q_j u_k
+    gyro = (momentum - momentum.T) @ (q_E - q)
+    return gyro + dt * discrete_gradient(lambda q: system.kinetic_energy(t, q, u_E), q, q_E)
