@@ -1,16 +1,24 @@
 """Measured drops of a square, a cube and an elbow: fitted on half of the records, predicted on the others.
 
-    python benchmarks/real_data.py [square] [cube] [elbow] [--data FOLDER] [--records N]
+    python benchmarks/real_data.py [square] [cube] [elbow] [wall] [--data FOLDER] [--records N] [--iterations K]
 
 From the first five rows of a record the start, by free flight; from the start rows 5 to 40, and the end of the record.
-Median errors on records that were left out, beside constant velocity and default coefficients (e = 0, μ = 0.3). Where the
-folder does not hold the files (where they are published: measured_bodies.py), small synthetic records of the same shape
-take their place.
+Median errors on records that were left out, beside constant velocity, default coefficients (e = 0, μ = 0.3), and MuJoCo
+identified on the same split (if it is installed). Where the folder does not hold the files (where they are published:
+measured_bodies.py), small synthetic records of the same shape take their place.
+
+`wall`: 100 drops of the square in a fresh process with nothing compiled, from its start to fitted parameters with standard
+errors; wall and processor time.
 """
 
 from __future__ import annotations
 
 import argparse
+import importlib.util
+import os
+import resource
+import subprocess
+import sys
 import time
 import warnings
 from pathlib import Path
@@ -71,21 +79,33 @@ def constant_velocity(name: str, q: np.ndarray, u: np.ndarray, rows: int) -> np.
     return out
 
 
-def run(name: str, folder: Path, count: int | None) -> dict[str, float]:
+def fitted(name: str, poses: np.ndarray, left_out: np.ndarray, num_iters: int) -> ns.RecordsFit:
+    """Shared parameters from the first rows of the records that are not left out."""
     e = EXPERIMENTS[name]
-    poses = measured(name, folder, count)
     q0, u0 = starts(name, poses)
     records = {"poses": poses[:, :ROWS], "q0": q0, "u0": u0}
-    left_out = np.arange(len(poses)) % 2 == 1
     weights = np.tile(1.0 / e.scale**2, (ROWS, 1))
     weights[:KNOWN] = 0.0
-    begin = time.perf_counter()
     fit = ns.identify_records(
         predictor(name, ROWS), records, shared=e.guess, bounds=e.bounds, loss="cauchy", weights={"poses": weights},
-        residual=residual(name), test=left_out, derivatives="differences", step=0.03, num_iters=25, tol=1e-4, progress=True,
+        residual=residual(name), test=left_out if left_out.any() else None, derivatives="differences", step=0.03,
+        num_iters=num_iters, tol=1e-4, progress=True,
     )  # fmt: skip
-    seconds = time.perf_counter() - begin
-    print(f"{name}: {seconds:.0f} s\n   " + str(fit).replace("\n", "\n   "))
+    print(f"{name}:\n   " + str(fit).replace("\n", "\n   "), flush=True)
+    return fit
+
+
+def run(name: str, folder: Path, count: int | None, num_iters: int) -> dict[str, float]:
+    poses = measured(name, folder, count)
+    q0, u0 = starts(name, poses)
+    left_out = np.arange(len(poses)) % 2 == 1
+    begin = time.perf_counter(), time.process_time()
+    fit = fitted(name, poses, left_out, num_iters)
+    results = {
+        f"{name}: records fitted": float((~left_out).sum()),
+        f"{name}: s, compilation included": time.perf_counter() - begin[0],
+        f"{name}: processor s": time.process_time() - begin[1],
+    }
     rest = np.flatnonzero(left_out)
     long = predictor(name, poses.shape[1])
 
@@ -99,7 +119,12 @@ def run(name: str, folder: Path, count: int | None) -> dict[str, float]:
         "e = 0, mu = 0.3": np.asarray(predict(fit.shared | {k: jnp.asarray(v) for k, v in DEFAULTS.items()})),
         "constant velocity": constant_velocity(name, q0[rest], u0[rest], poses.shape[1]),
     }
-    results = {f"{name}: s, compilation included": seconds}
+    if importlib.util.find_spec("mujoco"):
+        import mujoco_bodies
+
+        peer = mujoco_bodies.identify(name, poses[~left_out, :ROWS], q0[~left_out], u0[~left_out])
+        print(f"MuJoCo, {peer.seconds:.0f} s:", {k: float(f"{v:.4g}") for k, v in peer.params.items()})
+        rows["MuJoCo, fitted"] = mujoco_bodies.predict(name, peer.params, q0[rest], u0[rest], poses.shape[1])
     print(f"{name}: medians on {len(rest)} records left out: mm, degrees in rows 5 to 40; mm, degrees at the end")
     for label, predicted in rows.items():
         found = medians(name, predicted, poses[rest])
@@ -112,16 +137,33 @@ def run(name: str, folder: Path, count: int | None) -> dict[str, float]:
     return results
 
 
+def wall(folder: Path) -> dict[str, float]:
+    """Seconds for 100 drops of the square in a process of their own."""
+    begin, before = time.perf_counter(), resource.getrusage(resource.RUSAGE_CHILDREN)
+    environment = {k: v for k, v in os.environ.items() if k != "JAX_COMPILATION_CACHE_DIR"}
+    subprocess.run([sys.executable, __file__, "hundred", "--data", str(folder)], env=environment, check=True)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    return {"100 drops: wall s": time.perf_counter() - begin, "100 drops: processor s": cpu}
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("names", nargs="*", default=[], help="square, cube, elbow; all by default")
+    parser.add_argument("names", nargs="*", default=[], help="square, cube, elbow, wall; all by default")
     parser.add_argument("--data", type=Path, default=Path("../shared/data"))
     parser.add_argument("--records", type=int, default=None, help="the first N records alone")
+    parser.add_argument("--iterations", type=int, default=25, help="at most")
     options = parser.parse_args()
     warnings.filterwarnings("ignore", category=ns.FitWarning)  # the report holds the doubts
     results: dict[str, Any] = {}
-    for name in options.names or EXPERIMENTS:
-        results |= run(name, options.data, options.records)
+    if options.names == ["hundred"]:  # the child of `wall`
+        fitted("square", measured("square", options.data, 100), np.zeros(100, bool), options.iterations)
+        return
+    for name in options.names or [*EXPERIMENTS, "wall"]:
+        if name == "wall":
+            results |= wall(options.data)
+        else:
+            results |= run(name, options.data, options.records, options.iterations)
     report("real_data", results, update=bool(options.names))
 
 

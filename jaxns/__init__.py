@@ -24,7 +24,7 @@ from .integrators.lobatto import Lobatto
 from .integrators.located.integrator import Located
 from .integrators.moreau import Moreau
 from .integrators.rattle import Rattle
-from .laws.friction import AnisotropicCoulomb, Contensou, Coulomb, FrictionLaw, SpragClutch
+from .laws.friction import AnisotropicCoulomb, Contensou, Coulomb, FrictionLaw, SpragClutch, Uncoupled
 from .mechanism import (
     Body,
     Cylindrical,
@@ -48,6 +48,7 @@ from .mechanism import (
     shapes,
 )
 from .model import bodies
+from .model.by_speed import BySpeed
 from .model.consistent import consistent
 from .model.contacts import Contacts
 from .model.system import Problem, System
@@ -70,6 +71,7 @@ __all__ = [
     "Animation",
     "AnisotropicCoulomb",
     "Body",
+    "BySpeed",
     "Complementarity",
     "ContactForces",
     "ContactSolution",
@@ -132,6 +134,7 @@ __all__ = [
     "TorsionSpring",
     "Touch",
     "Trajectory",
+    "Uncoupled",
     "Universal",
     "animate",
     "bodies",

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from numpy.polynomial.legendre import leggauss
 
+import jaxns as ns
 from jaxns.laws import sets
 
 # Each set as (dimension, number of sizes, project(x, sizes)); a size is a radius or a semi-axis.
@@ -17,6 +18,8 @@ SETS = {
     "disk": (2, 1, lambda x, a: sets.project_ball(x, a[0])),
     "ball": (3, 1, lambda x, a: sets.project_ball(x, a[0])),
     "cylinder": (3, 2, lambda x, a: sets.project_cylinder(x, a[0], a[1])),
+    "box": (3, 3, lambda x, a: ns.Uncoupled((1, 1, 1)).project(x, a, jnp.ones(()))),
+    "interval and disk": (3, 2, lambda x, a: ns.Uncoupled((1, 2)).project(x, a[jnp.array([0, 1, 1])], jnp.ones(()))),
     "ellipse": (2, 2, sets.project_ellipsoid),
     "ellipsoid": (3, 3, sets.project_ellipsoid),
     "contensou": (3, 2, lambda x, a: sets.project_contensou(x, a[0], a[1])),

@@ -67,6 +67,11 @@ class Integrator(Protocol):
     def step(self, system: System, t: Array, q: Array, u: Array, dt: Array, memory: Any, tol: Array) -> Step: ...
 
 
+def follows_speeds(integrator: Integrator) -> bool:
+    """Whether an integrator evaluates `BySpeed` coefficients itself; others get the values at the beginning of a step."""
+    return getattr(integrator, "follows_speeds", False)
+
+
 def tolerance(tol: float | None, dtype: Any) -> float:
     """The solver tolerance for a dtype; raises when the dtype cannot reach the one asked for."""
     eps = float(jnp.finfo(dtype).eps)

@@ -7,6 +7,7 @@ semi-axes in units of P_N. Arrays are (d, *lanes); the reservoir max(P_N, 0) is 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar, Literal, get_args
 
@@ -36,6 +37,7 @@ class FrictionLaw(ABC):
     isotropic: ClassVar[bool] = False  # whether all rows of a contact share one μ
     interval: ClassVar[bool] = False  # whether C_F of one friction row is [−μP_N, μP_N]
     unilateral: ClassVar[bool] = False  # whether C_F is the half-line R−, whatever μ and P_N
+    most_rows: ClassVar[int] = 3  # friction rows that a contact may have
     needs_normal_force: ClassVar[bool] = True  # whether C_F is a point at P_N = 0, so that a contact must have a gap
 
     def __init_subclass__(cls) -> None:
@@ -241,6 +243,50 @@ class Contensou(FrictionLaw):
         if self.shape == "cylinder":
             return None
         return sets.contensou_gauge(P, mu[0], mu[2]) if self.shape == "exact" else self._ellipsoid.gauge(P, mu)
+
+
+@dataclass(frozen=True)
+class Uncoupled(FrictionLaw):
+    """Friction rows that know nothing of each other but the normal force: C_F = product of intervals, disks and balls.
+
+    Rolling resistance is a row of its own: with the slip (γ_T, ω) and `mu` (n, 2) of (μ, μ_r), the torque of a wheel is
+    bounded by μ_r P_N, where μ_r is a length. Intervals alone are a box (Möller 2011, (2.16)), with the projection (2.17).
+
+    - blocks: the numbers of rows of the factors: (1, 1) sliding and rolling in the plane; (2, 2) in space, with
+      ω_x and ω_y; (2, 1, 2) with drilling between them. The rows of a block share the first of their μ
+
+    There is no gauge, and so no event-driven integration: each factor begins and ends to slide for itself.
+
+    >>> import jax.numpy as jnp
+    >>> law = Uncoupled((1, 1))
+    >>> law.project(jnp.array([2.0, 0.01]), jnp.array([0.5, 0.02]), jnp.array(1.0)).tolist()
+    [0.5, 0.01]
+    """
+
+    blocks: tuple[int, ...]
+    interval: ClassVar[bool] = True
+    most_rows: ClassVar[int] = 5
+
+    def __post_init__(self) -> None:
+        if not self.blocks or not all(isinstance(d, int) and d > 0 for d in self.blocks):
+            raise ValueError(f"Uncoupled: blocks must be numbers of friction rows such as (1, 1), got {self.blocks!r}.")
+
+    def project(self, x: Array, mu: Array, reservoir: Array) -> Array:
+        return self._each(lambda x, radius: sets.project_ball(x, radius), x, mu, reservoir)
+
+    def smoothed(self, zeta: Array, mu: Array, reservoir: Array, tau: Array) -> Array:
+        return self._each(lambda x, radius: sets.smoothed_ball(x, radius, tau), zeta, mu, reservoir)
+
+    def _each(self, project: Callable[[Array, Array], Array], x: Array, mu: Array, reservoir: Array) -> Array:
+        if sum(self.blocks) != x.shape[0]:
+            raise ValueError(
+                f"Uncoupled: blocks {self.blocks} need {sum(self.blocks)} friction rows, got {x.shape[0]}."
+            )
+        parts, row = [], 0
+        for d in self.blocks:
+            parts.append(project(x[row : row + d], mu[row] * reservoir))
+            row += d
+        return jnp.concatenate(parts)
 
 
 @dataclass(frozen=True)

@@ -81,11 +81,12 @@ def _rows_of_structure(tree: Any, shapes: tuple[Any, ...]) -> Rows:
             (n,) = _expect(f"gap of contact group {i} (t, q, p)", group.gap, (t, q0, p), (None,))
         if group.slip is not None:
             n, d = _expect(f"slip of contact group {i} (t, q, u, p)", group.slip, (t, q0, u0, p), (n, None))
-            if not 1 <= d <= 3:
-                raise ValueError(f"slip of contact group {i} has {d} components per contact; 1, 2 or 3 are possible.")
+            most = getattr(group.law, "most_rows", 3)
+            if not 1 <= d <= most:
+                raise ValueError(f"slip of contact group {i} has {d} components per contact; 1 to {most} are possible.")
         groups.append((n or 0, d, group.law))
     rows = Rows(n_g, n_gamma, tuple(groups))
-    jax.eval_shape(partial(_coefficients_in_range, rows=rows), system)  # their shapes
+    jax.eval_shape(lambda s, *at: _coefficients_in_range(s.at_speeds(*at), rows), system, t, q0, u0)  # their shapes
     return rows
 
 
@@ -111,7 +112,8 @@ def acceptable(system: System, rows: Rows, q0: Array, u0: Array, dt: Array, t0: 
     Constraints and gaps are not looked at: schemes on position level correct what is left of them.
     """
     finite = [jnp.all(jnp.isfinite(value)) for value in (q0, u0, dt, t0)]
-    fine = [*finite, dt > 0.0, _coefficients_in_range(system, rows), _positive_definite(system.M(t0, q0))]
+    in_range = _coefficients_in_range(system.at_speeds(t0, q0, u0), rows)
+    fine = [*finite, dt > 0.0, in_range, _positive_definite(system.M(t0, q0))]
     return jnp.all(jnp.stack(fine))
 
 
@@ -160,7 +162,7 @@ def check_initial_values(system: System, rows: Rows, t: Any, q: Any, u: Any) -> 
     values = InitialValues(*(np.asarray(v) for v in _initial_values(system, rows, t, q, u)))
     M, g, g_dot, gamma, g_N = values[:5]
     if not values.in_range:
-        check_coefficients(system, rows)
+        check_coefficients(system.at_speeds(t, q, u), rows)
     eigenvalues = np.linalg.eigvalsh(0.5 * (M + M.T)) if np.all(np.isfinite(M)) else np.array([np.nan])
     if not eigenvalues[0] > np.finfo(M.dtype).eps * np.max(np.abs(eigenvalues)):
         raise ValueError(
@@ -193,6 +195,7 @@ def _initial_values(system: System, rows: Rows, t: Array, q: Array, u: Array) ->
     state = system.M(t, q), system.g(t, q), system.g_dot(t, q, u), system.gamma(t, q, u), system.g_N(t, q)
     square = system.kinematics is not None and q.shape == u.shape
     B = jax.jacfwd(lambda u: system.q_dot(t, q, u))(u) if square else jnp.zeros((0, 0), q.dtype)
+    system = system.at_speeds(t, q, u)
     return *state, *system.coefficients(rows, q.dtype)[:2], _coefficients_in_range(system, rows), B
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
 from typing import Any
 
@@ -10,9 +11,10 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from .by_speed import BySpeed
 from .values import as_float_leaves
 
-Coefficient = Any  # a number, an array (n,), or a function of the parameters
+Coefficient = Any  # a number, an array (n,), a function of the parameters, or a `BySpeed`
 
 
 @jax.tree_util.register_pytree_node_class
@@ -22,8 +24,8 @@ class Contacts:
     Main arguments:
 
     - gap: `(t, q, p) -> (n,)`, the distances g_N ≥ 0; None for laws on velocity level alone, such as `jaxns.SpragClutch`
-    - slip: `(t, q, u, p) -> (n, d)`, the tangential velocities γ_F, affine in u, with d = 1, 2 or 3;
-      None for frictionless contacts
+    - slip: `(t, q, u, p) -> (n, d)`, the tangential velocities γ_F, affine in u, with d = 1, 2 or 3 (up to 5 with
+      `jaxns.Uncoupled`); None for frictionless contacts
 
     Laws:
 
@@ -31,8 +33,9 @@ class Contacts:
     - mu: friction coefficient ≥ 0
     - law: the set of admissible friction percussions; by default `jaxns.Coulomb()`
 
-    Each coefficient is a number, an array (n,), or a function of the parameter pytree. Laws that have several friction
-    coefficients per contact take `mu` as (n, d), one for each component of the slip.
+    Each coefficient is a number, an array (n,), a function of the parameter pytree, or a `jaxns.BySpeed`, where it depends
+    on how fast the contact approaches or slides. Laws that have several friction coefficients per contact take `mu` as
+    (n, d), one for each component of the slip.
 
     >>> floor = Contacts(lambda t, q, p: q[1:2] - p["R"], e_N=lambda p: p["e_N"])
     """
@@ -64,6 +67,20 @@ class Contacts:
             )
         self.gap, self.slip, self.law = gap, slip, law
         self.e_N, self.e_F, self.mu = (c if callable(c) else as_float_leaves(c) for c in (e_N, e_F, mu))
+
+    @property
+    def follows_speed(self) -> bool:
+        """Whether a coefficient depends on speeds."""
+        return any(isinstance(c, BySpeed) for c in (self.e_N, self.e_F, self.mu))
+
+    def at_speeds(self, params: Any, approach: Array, sliding: Array) -> Contacts:
+        """The same contacts with the values of their coefficients at these speeds (n,)."""
+        settled = copy.copy(self)
+        for name, speed in (("e_N", approach), ("e_F", sliding), ("mu", sliding)):
+            given = getattr(self, name)
+            if isinstance(given, BySpeed):
+                setattr(settled, name, given.at(speed, params, jnp.inf if name == "mu" else 1.0))
+        return settled
 
     def coefficient(self, name: str, params: Any, n: int, dtype: Any) -> Array:
         """`e_N` or `e_F` as an array (n,)."""

@@ -282,6 +282,23 @@ class System:
             mu.append(c.friction_coefficients(self.params, n, d, dtype))
         return _concatenate(e_N, dtype), _concatenate(e_F, dtype), _concatenate(mu, dtype)
 
+    def at_speeds(self, t: Array, q: Array, u: Array) -> System:
+        """The system whose `BySpeed` coefficients have the values of this state; the same system where there are none."""
+        if not any(c.follows_speed for c in self.contacts):
+            return self
+
+        def settled(c: Contacts) -> Contacts:
+            approach = jnp.maximum(-self._rate(partial(self._gap, c), t, q, u), 0.0)
+            if c.slip is None:
+                return c.at_speeds(self.params, approach, jnp.zeros_like(approach))
+            square = jnp.sum(call(c.slip, t, q, u, self.params) ** 2, axis=1)
+            moves = square > 0.0  # the root has no derivative at zero
+            speed = jnp.where(moves, jnp.sqrt(jnp.where(moves, square, 1.0)), 0.0)
+            return c.at_speeds(self.params, approach, speed)
+
+        contacts = tuple(settled(c) if c.follows_speed else c for c in self.contacts)
+        return System.tree_unflatten(self.tree_flatten()[1], (self.params, contacts))
+
     def tree_flatten(self) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
         return (self.params, self.contacts), tuple(getattr(self, name) for name in FUNCTIONS)
 

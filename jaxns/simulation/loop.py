@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
-from ..integrators.base import Integrator, law_table, tolerance
+from ..integrators.base import Integrator, follows_speeds, law_table, tolerance
 from ..integrators.event_driven.state import Log
 from ..model.system import Rows, System
 from ..solve.defined import accepted_or
@@ -60,7 +60,8 @@ def _step(system: System, integrator: Integrator, tol: Any, loop: Loop) -> tuple
         alive = loop.status == Status.OK
         t = loop.t0 + loop.n * loop.dt
         limit = jnp.where(alive, jnp.asarray(tol, loop.q.dtype), jnp.inf)
-        new = integrator.step(system, t, loop.q, loop.u, loop.dt, loop.memory, limit)
+        here = system if follows_speeds(integrator) else system.at_speeds(t, loop.q, loop.u)
+        new = integrator.step(here, t, loop.q, loop.u, loop.dt, loop.memory, limit)
         outcomes = jnp.stack([s.status for s in new.solves])
         finite = jnp.all(jnp.isfinite(new.q)) & jnp.all(jnp.isfinite(new.u))
         # The verdict of the first solve that failed: those after it work with what it left.

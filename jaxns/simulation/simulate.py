@@ -84,7 +84,7 @@ def simulate(
     rows = check_shapes(system, q0, u0)
     constant = not inside_trace() and is_concrete(system)
     if not constant or not is_concrete((q0, u0, dt, t0)):
-        if constant:
+        if constant and not any(c.follows_speed for c in system.contacts):
             check_coefficients(system, rows)
         begin = loop.start(system, integrator, q0, u0, dt, t0)
         fine = acceptable(system, rows, q0, u0, begin.dt, begin.t0)
@@ -99,7 +99,7 @@ def simulate(
         here = initial[3], q0, u0
         check_restitution(system, rows, check_initial_values(system, rows, *here), *here)
     else:
-        check_coefficients(system, rows)
+        check_coefficients(system.at_speeds(initial[3], q0, u0), rows)
     traj, state = _run_in_chunks(system, integrator, tol, initial, num_steps, save_every, progress)
     if throw and np.any(np.asarray(traj.status) != Status.OK):
         first = int(np.argmax(np.asarray(traj.status) != Status.OK))

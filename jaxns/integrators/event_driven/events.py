@@ -94,7 +94,8 @@ def indicators(motion: Motion, laws: LawTable, at: Point, slow: Array | None = N
     `slow` (n_N,) is the slip velocity that counts as none, by default zero.
     """
     system, (closed, stick, direction, _) = motion.system, motion.mode
-    mu = system.coefficients(system.rows(at.t, at.q, at.u), at.q.dtype)[2]
+    here = at.t, at.q, at.u
+    mu = system.at_speeds(*here).coefficients(system.rows(*here), at.q.dtype)[2]
     _, _, gamma_F = laws.split(at.velocities)
     _, force_N, force_F = laws.split(at.force)
     slip = laws.gather(gamma_F * direction) - (0.0 if slow is None else slow)

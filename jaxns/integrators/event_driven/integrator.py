@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -66,6 +66,8 @@ class EventDriven(Settings):
     >>> [round(float(t), 4) for t in traj.events.t[:2]]  # √(2·0.9/g), and one flight later
     [0.4284, 0.8567]
     """
+
+    follows_speeds: ClassVar[bool] = True  # at each instant
 
     def start(self, system: System, t: Array, q: Array, u: Array, dt: Array) -> Memory:
         laws = law_table(system.rows(t, q, u))

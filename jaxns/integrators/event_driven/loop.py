@@ -343,7 +343,7 @@ class RowLoop:
         moreau = Moreau()
         tau = 1e-4 * theta.dt
         memory = moreau.start(theta.system, s.t, s.q, s.u, tau)
-        P = moreau.step(theta.system, s.t, s.q, s.u, tau, memory, theta.tol).P
+        P = moreau.step(theta.system.at_speeds(s.t, s.q, s.u), s.t, s.q, s.u, tau, memory, theta.tol).P
         return s.mode.closed & (self.laws.split(P)[1] <= 0.0)
 
     def turned(self, mode: Mode, at: Point) -> Array:

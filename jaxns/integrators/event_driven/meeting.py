@@ -139,7 +139,7 @@ class Meeting:
     def _impact(self, theta: _Theta) -> velocity_level.Impact:
         system, t, q, u, closed, *_, tol = theta.instant
         velocities = system.velocities(t, q, u)
-        before, mu = velocity_level.restitution(system, self.rows, velocities)
+        before, mu = velocity_level.restitution(system.at_speeds(t, q, u), self.rows, velocities)
         b, n = self.rows.n_bilateral, self.rows.n_bilateral + self.rows.n_N
         before = before.at[b:n].set(jnp.where(jnp.abs(before[b:n]) < theta.rest_speed, 0.0, before[b:n]))
         none = jnp.zeros_like(velocities)
@@ -162,7 +162,7 @@ class Meeting:
         stays = self.event.closed & ~self.event.leaves & (speed_N <= small)
         slides = slip_speed > jnp.where(dimensions(laws) > 1, 3.0 * STOPPED, small)
         breaks = self.event.breaks & ~slides
-        mu = system.coefficients(self.rows, u.dtype)[2]
+        mu = system.at_speeds(at.t, at.q, u).coefficients(self.rows, u.dtype)[2]
         onset = holding_direction(laws, mu, laws.split(at.force)[2])
         return _Contacts(stays, slides, breaks, jnp.where(laws.spread(breaks), onset, slip))
 
@@ -175,7 +175,7 @@ class Meeting:
         limit = small_velocity(rates, self.tol)
         closed = stays & ((laws.split(force)[1] > 0.0) | (rate_N <= limit))
         start, start_speed = unit_slips(laws, rate_F)
-        mu = system.coefficients(self.rows, u.dtype)[2]
+        mu = system.at_speeds(at.t, at.q, u).coefficients(self.rows, u.dtype)[2]
         begins = stays & ~slides & ~breaks & ((start_speed > limit) | ~laws.rough(mu))
         direction = jnp.where(laws.spread(begins), start, direction)
         stick = closed & ~(slides | breaks | begins) & (dimensions(laws) > 0)
@@ -187,7 +187,8 @@ class Meeting:
         return u, P, mode.direction, at.velocities, system.velocities(at.t, at.q, u)
 
     def _rebound_too_slow(self) -> Array:
-        before, _ = velocity_level.restitution(self.motion.system, self.rows, self.at.velocities)
+        system = self.motion.system.at_speeds(self.at.t, self.at.q, self.at.u)
+        before, _ = velocity_level.restitution(system, self.rows, self.at.velocities)
         rebound = -self.laws.split(before)[1]
         return self.event.closed & (rebound > 0.0) & (rebound < self.rest_speed)
 

@@ -89,7 +89,7 @@ def as_impact(rows: Rows, instant: Instant, d: AnyDirections) -> Impact:
     # A row that is constant and not zero lies in the normal cone of one force alone: that of sliding along it.
     given = jnp.zeros((laws.size,), bool).at[laws.size - laws.n_F :].set(laws.spread(slides))
     along = jnp.zeros_like(rest).at[laws.size - laws.n_F :].set(direction / unit)
-    mu = system.coefficients(rows, u.dtype)[2]
+    mu = system.at_speeds(t, q, u).coefficients(rows, u.dtype)[2]
     return Impact(free, jnp.where(given, along, rest), mu, closed, jnp.zeros_like(rest), tol, given)
 
 
@@ -147,7 +147,7 @@ class Motion(NamedTuple):
     def friction(self, laws: LawTable, t: Array, q: Array, u: Array) -> Array:
         """−λ_F of sliding contacts per unit of normal force (n_F,), zero for the others."""
         system, (closed, stick, old, _) = self.system, self.mode
-        mu = system.coefficients(system.rows(t, q, u), u.dtype)[2]
+        mu = system.at_speeds(t, q, u).coefficients(system.rows(t, q, u), u.dtype)[2]
         direction = old  # in one dimension it is constant; stages that overshoot the end of sliding go on as before
         if laws.spatial:
             direction = self._direction(laws, mu, t, q, u)

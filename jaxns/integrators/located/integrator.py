@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -76,6 +76,7 @@ class Located:
     integrator: Integrator = _RATTLE
     impacts: int = 4
     max_events: int = 64
+    follows_speeds: ClassVar[bool] = True  # in each of its parts
 
     def __post_init__(self) -> None:
         name = type(self.integrator).__name__

@@ -112,7 +112,8 @@ class Parts:
             return solved.outputs, solved.stats
 
         approaching = theta.system.g_N_dot(*start) < 0.0
-        system = _with_restitution(theta.system, self.rows, approaching, start.u.dtype)
+        here = theta.system.at_speeds(*start)
+        system = _with_restitution(here, self.rows, approaching, start.u.dtype)
         step = self.scheme.step(system, *start, h, theta.memory, tol, solve=solve)
         return step, tuple(found)
 
@@ -132,7 +133,7 @@ class Parts:
 
         def impact(theta: _AtImpact, d: velocity_level.AnyDirections) -> velocity_level.Impact:
             velocities = theta.system.velocities(*theta.place)
-            before, mu = velocity_level.restitution(theta.system, self.rows, velocities)
+            before, mu = velocity_level.restitution(theta.system.at_speeds(*theta.place), self.rows, velocities)
             none = jnp.zeros_like(before)
             return velocity_level.Impact(theta.place.u, before, mu, theta.touches, none, theta.tol)
 
