@@ -3,7 +3,7 @@
     python benchmarks/scaling.py [--quick]
 
 Microseconds per step of the overbalanced wheel with 6 … 192 levers and of a chain of 4 … 256 balls between two walls, with
-Moreau's scheme and RATTLE, and the exponents a of cost ∝ n^a, fitted to all sizes and to the four largest. Up to a few
+Moreau's scheme, RATTLE, RATTLE with forces that depend on velocities, and Lobatto(3), and the exponents a of cost ∝ n^a, fitted to all sizes and to the four largest. Up to a few
 dozen unknowns the cost is that of starting operations, whatever their size. With --dense the largest size that is
 bearable is repeated with dense matrices. Then the memory that XLA plans for a run of 1,000 … 100,000 steps that saves one
 row out of N/100: it must not grow.
@@ -12,6 +12,7 @@ row out of N/100: it must not grow.
 from __future__ import annotations
 
 import argparse
+from dataclasses import replace
 from typing import Any
 
 from measuring import measure, report  # first: it sets up XLA
@@ -24,17 +25,30 @@ import jaxns as ns
 from jaxns.integrators.levels import large
 
 STEPS = 200
-INTEGRATORS = {"Moreau": ns.Moreau(), "RATTLE": ns.Rattle()}
+INTEGRATORS = {
+    "Moreau": ns.Moreau(),
+    "RATTLE": ns.Rattle(),
+    "RATTLE with drag": ns.Rattle(),
+    "Lobatto(3)": ns.Lobatto(stages=3),
+}
 SIZES = {"wheel": (6, 12, 24, 48, 96, 192), "chain": (4, 8, 16, 32, 64, 128, 256)}
 
 
-def problem_of(kind: str, n: int) -> ns.Problem:
-    return ns.models.overbalanced_wheel(n=n) if kind == "wheel" else ns.models.ball_chain(n=n)
+def problem_of(kind: str, n: int, drag: bool) -> ns.Problem:
+    problem = ns.models.overbalanced_wheel(n=n) if kind == "wheel" else ns.models.ball_chain(n=n)
+    if not drag:
+        return problem
+    s = problem.system
+    force = lambda t, q, u, p: -0.1 * u * jnp.abs(u)  # noqa: E731
+    system = ns.System(
+        s.params, s.mass, potential=s.potential, force=force, constraint=s.constraint, contacts=s.contacts
+    )
+    return replace(problem, system=system)
 
 
-def cost(kind: str, n: int, integrator: Any) -> tuple[float, float, float]:
+def cost(kind: str, n: int, name: str) -> tuple[float, float, float]:
     """Microseconds per step, compile seconds, and Newton iterations per step."""
-    problem = problem_of(kind, n)
+    problem, integrator = problem_of(kind, n, "drag" in name), INTEGRATORS[name]
 
     def run(q0: jax.Array, u0: jax.Array) -> Any:
         return ns.simulate(problem.system, integrator, q0, u0, dt=problem.dt, num_steps=STEPS, save_every=STEPS)
@@ -68,10 +82,10 @@ def main() -> None:
     results: dict[str, Any] = {}
     for kind, all_sizes in SIZES.items():
         sizes = all_sizes[:-3] if options.quick else all_sizes
-        for name, integrator in INTEGRATORS.items():
+        for name in INTEGRATORS:
             costs = []
             for n in sizes:
-                microseconds, compile_seconds, iterations = cost(kind, n, integrator)
+                microseconds, compile_seconds, iterations = cost(kind, n, name)
                 costs.append(microseconds)
                 print(
                     f"{kind} {name} n = {n:3d}: {microseconds:8.1f} us per step, {iterations:.2f} iterations, "
@@ -88,7 +102,7 @@ def main() -> None:
         jax.clear_caches()
         for n in (24, 48):
             results[f"wheel RATTLE {n} dense, us"], results[f"wheel RATTLE {n} dense compile, s"], _ = cost(
-                "wheel", n, INTEGRATORS["RATTLE"]
+                "wheel", n, "RATTLE"
             )
         large.SMALLEST = smallest
         jax.clear_caches()
