@@ -3,10 +3,10 @@
     python benchmarks/scaling.py [--quick]
 
 Microseconds per step of the overbalanced wheel with 6 … 192 levers and of a chain of 4 … 256 balls between two walls, with
-Moreau's scheme, RATTLE, RATTLE with forces that depend on velocities, and Lobatto(3), and the exponents a of cost ∝ n^a, fitted to all sizes and to the four largest. Up to a few
-dozen unknowns the cost is that of starting operations, whatever their size. With --dense the largest size that is
-bearable is repeated with dense matrices. Then the memory that XLA plans for a run of 1,000 … 100,000 steps that saves one
-row out of N/100: it must not grow.
+Moreau's scheme, RATTLE, RATTLE with forces that depend on velocities, and Lobatto(3), and the exponents a of cost ∝ n^a,
+fitted to all sizes and to the four largest. Up to a few dozen unknowns the cost is that of starting operations, whatever
+their size. With --dense the largest size that is bearable is repeated with dense matrices. Then the memory that XLA plans
+for a run of 1,000 … 100,000 steps that saves one row out of N/100: it must not grow.
 """
 
 from __future__ import annotations
