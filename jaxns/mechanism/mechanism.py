@@ -242,8 +242,8 @@ class Mechanism:
         >>> rod = ns.Body("rod", mass=1.0, inertia=0.1, position=(0.5, 0.0))
         >>> pendulum = ns.Mechanism(rod, ns.Revolute("ground", "rod", at=(0.0, 0.0)))
         >>> q, u = pendulum.to_joints([0.0, 0.5, jnp.pi / 2], [-1.0, 0.0, 2.0])
-        >>> q.round(6).tolist(), u.round(6).tolist()
-        ([1.570796], [2.0])
+        >>> round(float(q[0]), 6), round(float(u[0]), 6)
+        (1.570796, 2.0)
         """
         bodies, joints, p = self._layouts(params)
         return joint_state(bodies, joints, *_state(q, u, bodies), p)
@@ -255,8 +255,8 @@ class Mechanism:
         >>> rod = ns.Body("rod", mass=1.0, inertia=0.1, position=(0.5, 0.0))
         >>> pendulum = ns.Mechanism(rod, ns.Revolute("ground", "rod", at=(0.0, 0.0)), coordinates="joints")
         >>> q, u = pendulum.to_bodies([jnp.pi / 2], [2.0])
-        >>> q.round(6).tolist(), u.round(6).tolist()
-        ([0.0, 0.5, 1.570796], [-1.0, 0.0, 2.0])
+        >>> [round(float(x), 6) for x in (*q, *u)]
+        [0.0, 0.5, 1.570796, -1.0, 0.0, 2.0]
         """
         bodies, joints, p = self._layouts(params)
         return body_state(bodies, joints, *_state(q, u, joints), p)

@@ -227,7 +227,7 @@ def finish(system: System, start: Loop, end: Loop | None, rows: dict[str, Any]) 
     """Put the initial state in front of the rows, and what the integrator remembers of events beside them."""
     rows = dict(rows)
     first = _row(system, start, {})
-    for name in set(ROWS) & set(rows):
+    for name in (name for name in ROWS if name in rows):  # in one order: a program has one fingerprint
         initial = first.get(name, jnp.zeros_like(rows[name][0]))
         rows[name] = jnp.concatenate([initial[None], rows[name]])
     log = None if end is None else log_of(end)

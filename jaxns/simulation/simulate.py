@@ -137,7 +137,7 @@ def _run_in_chunks(
             _store(table, rows, first, -(-done // save_every))
             size = 2 * size if clock() - before < LONG_CHUNK else max(1, size // 2)
             bar.reach(done)
-    for name in set(ROWS) & set(table):
+    for name in (name for name in ROWS if name in table):
         table[name][0] = start[name]
     table["iterations"] = np.sum(table["stage_iterations"], axis=-1)
     log = loop.log_of(state)

@@ -147,10 +147,14 @@ class Trajectory:
         return dataset(self)
 
     def __repr__(self) -> str:
-        return "\n  ".join(lines(self))
+        return "\n  ".join(lines(self)) if self._has_arrays() else f"Trajectory({vars(self)})"
 
-    def _repr_html_(self) -> str:
-        return card_of(self)
+    def _repr_html_(self) -> str | None:
+        return card_of(self) if self._has_arrays() else None
+
+    def _has_arrays(self) -> bool:
+        """Not where `jax.tree.map` has put something else in their places."""
+        return all(hasattr(leaf, "ndim") for leaf in (self.t, self.q, self.u, self.status))
 
     def failed_as_nan(self) -> Trajectory:
         """With NaN in the rows from the first failed step on, so that nothing computed from them passes for a result."""
