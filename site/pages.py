@@ -101,5 +101,5 @@ def outside_code(text: str, change: Callable[[str], str]) -> str:
 def spaced(text: str) -> str:
     """Lists have an empty line before them, as this dialect of Markdown asks for."""
     return re.sub(
-        r"^(?![ ]*(?:[-*] |\d+\. |\|))(.*\S.*)\n(?=[ ]*(?:[-*] |\d+\. ))", r"\1\n\n", text, flags=re.MULTILINE
+        r"^(?![ ]*(?:[-*] |\d+\. |\|))(?=.*\S)(.*)\n(?=[ ]*(?:[-*] |\d+\. ))", r"\1\n\n", text, flags=re.MULTILINE
     )
