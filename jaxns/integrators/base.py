@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import lru_cache
 from typing import Any, NamedTuple, Protocol
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax import Array
 
 from ..laws.friction import Coulomb
@@ -16,7 +14,6 @@ from ..laws.table import LawTable
 from ..model.system import Rows, System
 from ..solve import dense, inclusion
 from ..solve.lanes import total
-from ..trace import pattern
 from ..trace.vectorise import materialise
 
 
@@ -72,6 +69,11 @@ def follows_speeds(integrator: Integrator) -> bool:
     return getattr(integrator, "follows_speeds", False)
 
 
+def remembers_motion(integrator: Integrator) -> bool:
+    """Whether a memory holds values with a derivative, and not just guesses."""
+    return getattr(integrator, "remembers_motion", False)
+
+
 def tolerance(tol: float | None, dtype: Any) -> float:
     """The solver tolerance for a dtype; raises when the dtype cannot reach the one asked for."""
     eps = float(jnp.finfo(dtype).eps)
@@ -106,18 +108,8 @@ class Configuration(NamedTuple):
 
 def inverse_mass(system: System, t: Array, q: Array) -> Array:
     """M⁻¹ (nu, nu), or its diagonal (nu,) where the mass matrix is diagonal whatever its arguments are."""
-    leaves, tree = jax.tree.flatten((system, t, q))
     M = system.M(t, q)
-    if _has_diagonal_mass(tree, tuple((jnp.shape(v), jnp.result_type(v)) for v in leaves)):
-        return 1.0 / jnp.diagonal(M)
-    return dense.inverse(M)
-
-
-@lru_cache(maxsize=64)
-def _has_diagonal_mass(tree: Any, shapes: tuple[Any, ...]) -> bool:
-    arguments = jax.tree.unflatten(tree, [jax.ShapeDtypeStruct(*s) for s in shapes])
-    M = pattern.nonzeros(lambda system, t, q: system.M(t, q), *arguments)
-    return not np.any(M & ~np.eye(len(M), dtype=bool))
+    return 1.0 / jnp.diagonal(M) if system.diagonal_mass(t, q) else dense.inverse(M)
 
 
 def apply_inverse(M_inv: Array, x: Array) -> Array:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -65,6 +65,8 @@ class GeneralizedAlpha:
 
     rho_inf: float = 0.9
     tol: float | None = None
+
+    remembers_motion: ClassVar[bool] = True  # accelerations and forces
 
     def __post_init__(self) -> None:
         if not 0.0 <= self.rho_inf <= 1.0:

@@ -111,10 +111,11 @@ def acceptable(system: System, rows: Rows, q0: Array, u0: Array, dt: Array, t0: 
     Step size, state and coefficients are where they may be, and the mass matrix at the initial state is positive definite.
     Constraints and gaps are not looked at: schemes on position level correct what is left of them.
     """
-    finite = [jnp.all(jnp.isfinite(value)) for value in (q0, u0, dt, t0)]
+    finite = jnp.all(jnp.isfinite(jnp.concatenate([q0, u0, jnp.stack([dt, t0])])))
     in_range = _coefficients_in_range(system.at_speeds(t0, q0, u0), rows)
-    fine = [*finite, dt > 0.0, in_range, _positive_definite(system.M(t0, q0))]
-    return jnp.all(jnp.stack(fine))
+    M = system.M(t0, q0)
+    definite = jnp.all(jnp.diagonal(M) > 0.0) if system.diagonal_mass(t0, q0) else _positive_definite(M)
+    return finite & (dt > 0.0) & in_range & definite
 
 
 def _positive_definite(M: Array) -> Array:

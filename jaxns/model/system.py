@@ -11,14 +11,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
 
 from ..solve import dense
+from ..trace import pattern
 from ..trace.calls import call
 from ..trace.dependence import depends_on
 from .contacts import Contacts
@@ -252,6 +254,11 @@ class System:
         """Whether the mass matrix depends on the parameters alone."""
         return not any(depends_on(lambda t, q: self.M(t, q), (t, q), i) for i in (0, 1))
 
+    def diagonal_mass(self, t: Array, q: Array) -> bool:
+        """Whether the mass matrix is diagonal, whatever its arguments are."""
+        leaves, tree = jax.tree.flatten((self, t, q))
+        return _has_diagonal_mass(tree, tuple((jnp.shape(v), jnp.result_type(v)) for v in leaves))
+
     def velocity_dependent_force(self, t: Array, q: Array, u: Array) -> bool:
         """Whether h depends on u."""
         return depends_on(self.h, (t, q, u), 2)
@@ -327,6 +334,13 @@ class Problem:
     t1: float
     dt: float
     draw: Callable[..., Any] | None = None  # (t, q, p) -> jaxns.Scene, for jaxns.animate
+
+
+@lru_cache(maxsize=64)
+def _has_diagonal_mass(tree: Any, shapes: tuple[Any, ...]) -> bool:
+    arguments = jax.tree.unflatten(tree, [jax.ShapeDtypeStruct(*s) for s in shapes])
+    M = pattern.nonzeros(lambda system, t, q: system.M(t, q), *arguments)
+    return not np.any(M & ~np.eye(len(M), dtype=bool))
 
 
 def _concatenate(parts: list[Array], dtype: Any) -> Array:

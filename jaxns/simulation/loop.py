@@ -13,10 +13,11 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
-from ..integrators.base import Integrator, follows_speeds, law_table, tolerance
+from ..integrators.base import Integrator, follows_speeds, law_table, remembers_motion, tolerance
 from ..integrators.event_driven.state import Log
 from ..model.system import Rows, System
 from ..solve.defined import accepted_or
+from ..solve.derivative_only import tie_of, tied
 from ..solve.implicit import ROOT
 from ..solve.status import Status
 from .trajectory import PERCUSSIONS, ROWS, Trajectory
@@ -62,13 +63,13 @@ def _step(system: System, integrator: Integrator, tol: Any, loop: Loop) -> tuple
         limit = jnp.where(alive, jnp.asarray(tol, loop.q.dtype), jnp.inf)
         here = system if follows_speeds(integrator) else system.at_speeds(t, loop.q, loop.u)
         new = integrator.step(here, t, loop.q, loop.u, loop.dt, loop.memory, limit)
-        outcomes = jnp.stack([s.status for s in new.solves])
-        finite = jnp.all(jnp.isfinite(new.q)) & jnp.all(jnp.isfinite(new.u))
+        finite = jnp.all(jnp.isfinite(jnp.concatenate([new.q, new.u])))
         # The verdict of the first solve that failed: those after it work with what it left.
-        failed = jnp.argmax(outcomes > Status.OK)
-        outcome = jnp.where(finite | (outcomes[failed] != Status.OK), outcomes[failed], Status.NONFINITE)
+        outcome, worst = jnp.where(finite, Status.OK, Status.NONFINITE), new.solves[0].row
+        for solve in reversed(new.solves):
+            failed = solve.status > Status.OK
+            outcome, worst = jnp.where(failed, solve.status, outcome), jnp.where(failed, solve.row, worst)
         accepted = alive & (outcome == Status.OK)
-        worst = jnp.stack([s.row for s in new.solves])[failed]
 
         def keep(new: Array, old: Array) -> Array:
             return jnp.where(accepted, new, old)
@@ -185,7 +186,7 @@ def scan(
 ) -> tuple[Loop, dict[str, Any]]:
     """`num_rows` rows of `save_every` steps each; returns the last state and the stacked rows."""
     step = partial(_step, system, integrator, tol)
-    start = _live(start, system)
+    start = _live(start, system, integrator)
 
     def row(loop: Loop, _: None) -> tuple[Loop, dict[str, Any]]:
         loop, record = step(loop) if save_every == 1 else _merged(step, loop, save_every)
@@ -194,21 +195,17 @@ def scan(
     return lax.scan(row, start, length=num_rows)
 
 
-def _live(loop: Loop, system: System) -> Loop:
-    """The same state, with lanes as soon as anything has lanes, and q and u with a derivative as soon as anything has one.
-
-    JAX goes through the body of a loop twice if its state gets one of these only in the first turn. So the state is tied
-    to all other values by a choice that never falls on them.
-    """
-    leaves = [leaf for leaf in jax.tree.leaves((system, loop)) if jnp.issubdtype(leaf.dtype, jnp.inexact) and leaf.size]
-    tie = jnp.asarray(sum(jnp.ravel(leaf)[0] for leaf in leaves))
-
-    def tied(value: Array, tie: Array) -> Array:
-        other = jnp.broadcast_to(tie.astype(value.dtype), value.shape)
-        return lax.select_n(jnp.zeros(value.shape, bool), value, other)
-
-    memory, status = jax.tree.map(partial(tied, tie=lax.stop_gradient(tie)), (loop.memory, loop.status))
-    return replace(loop, q=tied(loop.q, tie), u=tied(loop.u, tie), memory=memory, status=status)
+def _live(loop: Loop, system: System, integrator: Integrator) -> Loop:
+    """The same state, all of whose parts are `tied` to all others before the first step."""
+    tie = tie_of((system, loop))
+    guesses = tie if remembers_motion(integrator) else lax.stop_gradient(tie)
+    return replace(
+        loop,
+        q=tied(loop.q, tie),
+        u=tied(loop.u, tie),
+        memory=tied(loop.memory, guesses),
+        status=tied(loop.status, lax.stop_gradient(tie)),
+    )
 
 
 def _merged(step: Callable[[Loop], tuple[Loop, Record]], loop: Loop, count: int) -> tuple[Loop, Record]:

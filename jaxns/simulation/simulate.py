@@ -94,12 +94,12 @@ def simulate(
         )
     system, q0, u0 = jax.tree.map(_strong, (system, q0, u0))
     initial = q0, u0, np.asarray(dt, q0.dtype), np.asarray(t0, q0.dtype)
-    check_affinity(system, initial[3], q0, u0)
+    here: tuple[Any, Array, Array] = initial[3], q0, u0
+    check_affinity(system, *here)
     if check:
-        here = initial[3], q0, u0
         check_restitution(system, rows, check_initial_values(system, rows, *here), *here)
     else:
-        check_coefficients(system.at_speeds(initial[3], q0, u0), rows)
+        check_coefficients(system.at_speeds(*here), rows)
     traj, state = _run_in_chunks(system, integrator, tol, initial, num_steps, save_every, progress)
     if throw and np.any(np.asarray(traj.status) != Status.OK):
         first = int(np.argmax(np.asarray(traj.status) != Status.OK))

@@ -34,6 +34,30 @@ def vanishing(s: Array, x: Any) -> Any:
     return jax.tree.map(lambda x: _vanish.bind(jnp.broadcast_to(s, x.shape), x), x)
 
 
+def tie_of(tree: Any) -> Array:
+    """A number that has a derivative, and lanes, as soon as any leaf has them."""
+    leaves = [leaf for leaf in jax.tree.leaves(tree) if jnp.issubdtype(leaf.dtype, jnp.inexact) and leaf.size]
+    return jnp.asarray(sum(jnp.ravel(leaf)[0] for leaf in leaves), jnp.result_type(float))
+
+
+def tied(tree: Any, tie: Array) -> Any:
+    """The same values, with lanes, and numbers with a derivative, as soon as `tie` has them.
+
+    JAX goes through the body of a loop twice if its state gets one of these only in the first turn. So the state is tied
+    to other values by a choice that never falls on them.
+
+    >>> value, slope = jax.jvp(lambda x: tied(jnp.array(2.0), x), (jnp.array(3.0),), (jnp.array(1.0),))
+    >>> value.tolist(), slope.tolist()
+    (2.0, 0.0)
+    """
+
+    def choose(value: Array) -> Array:
+        other = jnp.broadcast_to(tie.astype(value.dtype), value.shape)
+        return jax.lax.select_n(jnp.zeros(value.shape, bool), value, other)
+
+    return jax.tree.map(choose, tree)
+
+
 def _batched(primitive: Primitive) -> Any:
     def rule(arguments: tuple[Array, Array], axes: tuple[Any, Any]) -> tuple[Array, int]:
         size = next(x.shape[a] for x, a in zip(arguments, axes, strict=True) if a is not None)

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
 import jax
@@ -193,10 +193,17 @@ def _traced(problem: Problem, structure: Any, shapes: tuple[Any, ...]) -> tuple[
         data, x, stats = _solve(problem, lift, lift.arguments(problem.prepare)(theta))
         return Solved(lift.values(problem.solution, 3)(x, data.scaling.r, data), Root(x, data.scaling.r), stats)
 
+    def result(theta: Any) -> Solved:
+        data = problem.prepare(theta)
+        z, P = problem.guess(data)
+        number = jnp.asarray(0)
+        stats = Stats(number, number, data.scaling.tol, number)
+        return Solved(problem.outputs(z, P, data), Root(jnp.concatenate([z, P]), data.scaling.r), stats)
+
     theta = jax.tree.unflatten(structure, [jax.ShapeDtypeStruct(*s) for s in shapes])
-    rows = problem.unknowns
-    trace, result = jax.make_jaxpr(lambda theta: on_lanes(on_all, theta, rows=rows), return_shape=True)(theta)
-    return trace, jax.tree.structure(result)
+    promised = jax.eval_shape(result, theta)
+    solve = partial(on_lanes, on_all, rows=problem.unknowns, result=promised)
+    return jax.make_jaxpr(solve)(theta), jax.tree.structure(promised)
 
 
 def jacobian(problem: Problem, root: Root, theta: Any) -> Array:

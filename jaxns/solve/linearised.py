@@ -7,6 +7,7 @@ projected sweeps (`projected`), pivots (`pivoting`), or along its smoothed path 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import jax
@@ -94,6 +95,7 @@ class Step(NamedTuple):
     ray: Array  # (*lanes) bool: there is no solution, as far as the path can tell
 
 
+@partial(jax.jit, static_argnames=("laws", "method", "max_iterations"))  # the solves of a step share one trace
 def contact_step(
     laws: Laws, K: Array, x: Array, F: Array, y: Array, scaling: Any, method: str, max_iterations: int, warm: Array
 ) -> Step:

@@ -61,7 +61,8 @@ def _digest(closed: core.ClosedJaxpr | core.Jaxpr, known: dict[int, str]) -> str
         for name, value in sorted(equation.params.items()):
             leaves, structure = jax.tree.flatten(value)
             for leaf in (name, structure, *leaves):
-                result.update(parameter(leaf) + b"\n")
+                untraced = hasattr(leaf, "traced")  # an operation of ours that is traced when it is lowered
+                result.update(parameter(leaf.traced(equation) if untraced else leaf) + b"\n")
         add(*equation.outvars)
     add(*jaxpr.outvars)
     known[id(closed)] = result.hexdigest()

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -18,17 +18,8 @@ from jax import Array, lax
 from jax.ad_checkpoint import checkpoint_name
 from jax.extend import core
 
-from .primitives import COSTLY, ELEMENTWISE, inner_program, reads_traces
-
-
-class Instruction(NamedTuple):
-    """One operation of a trace, with its operands and results as numbered slots."""
-
-    primitive: Any
-    params: dict[str, Any]
-    inputs: list[int]
-    outputs: list[int]
-    results: list[Any]  # what it returns for one lane: shapes and types
+from .flat import Instruction, flatten
+from .primitives import COSTLY, ELEMENTWISE, reads_traces
 
 
 def vectorise(function: Callable[..., Any], in_lanes: Any, size: int | None) -> Callable[..., Any]:
@@ -94,26 +85,28 @@ def _spread(value: _Value, size: int | None) -> Array:
 
 
 def _evaluate(closed: core.ClosedJaxpr, arguments: list[_Value], size: int | None) -> list[_Value]:
-    slots: list[_Value | None] = []
-    instructions: list[Instruction] = []
-
-    def new(value: _Value | None = None) -> int:
-        slots.append(value)
-        return len(slots) - 1
-
-    outputs = _flatten(closed, [new(a) for a in arguments], instructions, new)
+    instructions, constants, outputs, count = flatten(closed)
+    slots: list[_Value | None] = [*arguments, *[None] * (count - len(arguments))]
+    for slot, value in constants.items():
+        slots[slot] = (value, False)
+    times = None
     for stage, stored in _stages(instructions, outputs):
         for instruction in stage:
             results = _apply(instruction, [slots[i] for i in instruction.inputs], size)  # type: ignore[misc]
             for slot, result in zip(instruction.outputs, results, strict=True):
                 slots[slot] = result
-        _evaluate_stored(stored, slots, size)
+        times = _evaluate_stored(stored, slots, size, times)
     return [slots[i] for i in outputs]  # type: ignore[misc]
 
 
-def _evaluate_stored(instructions: list[Instruction], slots: list[_Value | None], size: int | None) -> None:
-    """The values that end a stage. Without lanes, sines of many angles are one operation on all of them: one kernel to
-    compile and to start. Lanes are long enough without, and stacking them costs a tenth of a batch's time."""
+def _evaluate_stored(
+    instructions: list[Instruction], slots: list[_Value | None], size: int | None, times: Array | None
+) -> Array | None:
+    """Evaluate the values that end a stage; returns how many times a loop stores them (`_times`), the same in all stages.
+
+    Without lanes, sines of many angles are one operation on all of them: one kernel to compile and to start. Lanes are
+    long enough without, and stacking them costs a tenth of a batch's time.
+    """
     groups: dict[Any, list[tuple[int, _Value]]] = {}
     for k, instruction in enumerate(instructions):
         value: _Value = slots[instruction.inputs[0]]  # type: ignore[assignment]
@@ -129,32 +122,12 @@ def _evaluate_stored(instructions: list[Instruction], slots: list[_Value | None]
             inputs = [(jnp.stack([array for _, (array, _) in group]), group[0][1][1])]
         results.append(_apply(first, inputs, size)[0])  # type: ignore[arg-type]
         members.append([instructions[k].outputs[0] for k, _ in group])
-    for own, stored, (_, laned) in zip(members, _store([array for array, _ in results]), results, strict=True):
+    arrays = [array for array, _ in results]
+    times = _times(arrays) if times is None else times
+    for own, stored, (_, laned) in zip(members, _store(arrays, times), results, strict=True):
         for k, slot in enumerate(own):
             slots[slot] = (stored if len(own) == 1 else stored[k], laned)
-
-
-def _flatten(
-    closed: core.ClosedJaxpr, inputs: list[int], instructions: list[Instruction], new: Callable[..., int]
-) -> list[int]:
-    """Append the operations of a trace, with inner calls inlined; returns the slots of its results."""
-    environment = dict(zip(closed.jaxpr.invars, inputs, strict=True))
-    environment.update((v, new((c, False))) for v, c in zip(closed.jaxpr.constvars, closed.consts, strict=True))
-
-    def slot(atom: Any) -> int:
-        return new((atom.val, False)) if isinstance(atom, core.Literal) else environment[atom]
-
-    for equation in closed.jaxpr.eqns:
-        operands = [slot(v) for v in equation.invars]
-        inner = inner_program(equation)
-        if inner is not None:
-            results = _flatten(inner, operands, instructions, new)
-        else:
-            results = [new() for _ in equation.outvars]
-            promised = [v.aval for v in equation.outvars]
-            instructions.append(Instruction(equation.primitive, equation.params, operands, results, promised))
-        environment.update(zip(equation.outvars, results, strict=True))
-    return [slot(v) for v in closed.jaxpr.outvars]
+    return times
 
 
 def _stages(instructions: list[Instruction], outputs: list[int]) -> list[tuple[list[Instruction], list[Instruction]]]:
@@ -182,12 +155,16 @@ def _stages(instructions: list[Instruction], outputs: list[int]) -> list[tuple[l
     return list(zip(stages, costly, strict=True))
 
 
-def _store(values: list[Array]) -> list[Array]:
-    """Pass values through a loop that does nothing, but which the compiler neither fuses across nor can see through."""
+def _times(values: list[Array]) -> Array | None:
+    """One, or two: unknown before run time, and both are harmless. None if there is nothing to store."""
     some = next((v for v in values if jnp.size(v)), None)
-    if some is None:
+    return None if some is None else jnp.where(jnp.isnan(jnp.ravel(some)[0]), 2, 1)
+
+
+def _store(values: list[Array], times: Array | None) -> list[Array]:
+    """Pass values through a loop that does nothing, but which the compiler neither fuses across nor can see through."""
+    if times is None:
         return values
-    times = jnp.where(jnp.isnan(jnp.ravel(some)[0]), 2, 1)  # unknown before run time, and both are harmless
 
     def body(carry: tuple[Array, list[Array]]) -> tuple[Array, list[Array]]:
         count, values = carry
@@ -317,6 +294,7 @@ def stored(tree: Any) -> Any:
     agree have to start from the same stored one. Not differentiable in reverse mode."""
     leaves, structure = jax.tree.flatten(tree)
     leaves = sorted(enumerate(leaves), key=lambda leaf: not jnp.issubdtype(leaf[1].dtype, jnp.inexact))
-    values = _store([leaf for _, leaf in leaves])
+    arrays = [leaf for _, leaf in leaves]
+    values = _store(arrays, _times(arrays))
     places = {place: value for (place, _), value in zip(leaves, values, strict=True)}
     return jax.tree.unflatten(structure, [places[k] for k in range(len(places))])

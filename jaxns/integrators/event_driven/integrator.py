@@ -68,6 +68,7 @@ class EventDriven(Settings):
     """
 
     follows_speeds: ClassVar[bool] = True  # at each instant
+    remembers_motion: ClassVar[bool] = True  # directions of sliding, instants of events
 
     def start(self, system: System, t: Array, q: Array, u: Array, dt: Array) -> Memory:
         laws = law_table(system.rows(t, q, u))

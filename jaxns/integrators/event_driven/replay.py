@@ -11,7 +11,7 @@ import jax.numpy as jnp
 from jax import Array, lax
 
 from ...model.system import System
-from ...solve.derivative_only import vanishing, with_derivative_of
+from ...solve.derivative_only import tie_of, tied, vanishing, with_derivative_of
 from ...solve.lanes import anywhere
 from ..levels.acceleration_level import Mode, Motion
 from . import events
@@ -38,7 +38,7 @@ def replay(row: RowLoop, theta: Theta, schedule: Slot, outcome: Outcome) -> Move
         return lax.cond(anywhere(s.used), lambda: choose(s.used, _step(row, theta, known, P, s), idle), lambda: idle)
 
     slot = jax.checkpoint(slot, prevent_cse=False)
-    (last, P), (t, before, after) = lax.scan(slot, (begin, nothing), schedule)
+    (last, P), (t, before, after) = lax.scan(slot, tied((begin, nothing), tie_of(theta)), schedule)
     # A row that ends with an event, not with a step, still ends at t + Δt: the instant moves, its end does not.
     moved, end = outcome.motion, theta.t + theta.dt
     t_last, q, u, direction = with_derivative_of(last, Start(end, moved.q, moved.u, moved.direction))

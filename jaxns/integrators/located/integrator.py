@@ -77,6 +77,7 @@ class Located:
     impacts: int = 4
     max_events: int = 64
     follows_speeds: ClassVar[bool] = True  # in each of its parts
+    remembers_motion: ClassVar[bool] = True  # instants of impacts
 
     def __post_init__(self) -> None:
         name = type(self.integrator).__name__

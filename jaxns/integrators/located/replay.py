@@ -22,7 +22,7 @@ from jax import Array, lax
 
 from ...model.system import System
 from ...solve.defined import once_differentiable
-from ...solve.derivative_only import vanishing, with_derivative_of
+from ...solve.derivative_only import tie_of, tied, vanishing, with_derivative_of
 from ...solve.lanes import anywhere
 from ...solve.worklist import linear_map, where_wanted
 from ..event_driven.meeting import choose
@@ -100,7 +100,8 @@ class Replay:
             return after.place, after
 
         some = jax.tree.map(lambda x: x[:-1], parts)
-        place, hits = lax.scan(jax.checkpoint(part, prevent_cse=False), begin, some)
+        part = jax.checkpoint(part, prevent_cse=False)
+        place, hits = lax.scan(part, tied(begin, tie_of(theta)), some)
         return _Impacts(place, jnp.sum(hits.P, axis=0), hits.place.t, hits.before, hits.after)
 
     def rest(self, theta: Theta, impacts: _Impacts, parts: Part) -> End:
