@@ -22,17 +22,25 @@ OPTION = '<option cone="elliptic" timestep="{dt}" integrator="implicitfast" iter
 GROUND = '<geom name="ground" type="plane" size="5 5 1" condim="3"/>'
 BOX = '<geom name="{name}" type="box" size="{half}" pos="{pos}" condim="3"/>'
 INERTIA = '<inertial pos="0 0 0" mass="{mass}" diaginertia="1 1 1"/>'
+BODY = '<body name="{name}" simple="false" pos="{pos}">{joints}{inertia}{box}</body>'
+SLIDER = '<joint type="slide" axis="1 0 0"/><joint type="slide" axis="0 0 1"/><joint type="hinge" axis="0 -1 0"/>'
+
+
+def _body(
+    name: str, joints: str, half: str, mass: float, pos: str = "0 0 0", box: str = "0 0 0", more: str = ""
+) -> str:
+    """A body with a box, and the bodies `more` that hang on it."""
+    parts = {"inertia": INERTIA.format(mass=mass), "box": BOX.format(name=name, half=half, pos=box) + more}
+    return BODY.format(name=name, pos=pos, joints=joints, **parts)
+
+
+LINK_HALF, AT_HINGE = (" ".join(map(str, v)) for v in (0.5 * LINK, HINGE_1))
+SECOND = _body("b", '<joint name="hinge" type="hinge" axis="0 1 0"/>', LINK_HALF, 0.37, pos=AT_HINGE, box="0.035 0 0")
 WORLDS = {
-    "square": '<body name="a" simple="false" pos="0 0 0"><joint type="slide" axis="1 0 0"/><joint type="slide" axis="0 0 1"/>'
-    '<joint type="hinge" axis="0 -1 0"/>' + INERTIA.format(mass=1.0) + BOX.format(name="a", half=".03 .03 .03", pos="0 0 0")
-    + "</body>",
-    "cube": '<body name="a" simple="false"><freejoint/>' + INERTIA.format(mass=0.37) + BOX.format(name="a", half=".05 .05 .05", pos="0 0 0")
-    + "</body>",
-    "elbow": '<body name="a" simple="false"><freejoint/>' + INERTIA.format(mass=0.37)
-    + BOX.format(name="a", half=" ".join(map(str, 0.5 * LINK)), pos="0 0 0")
-    + f'<body name="b" simple="false" pos="{" ".join(map(str, HINGE_1))}"><joint name="hinge" type="hinge" axis="0 1 0"/>'
-    + INERTIA.format(mass=0.37) + BOX.format(name="b", half=" ".join(map(str, 0.5 * LINK)), pos="0.035 0 0") + "</body></body>",
-}  # fmt: skip
+    "square": _body("a", SLIDER, ".03 .03 .03", 1.0),
+    "cube": _body("a", "<freejoint/>", ".05 .05 .05", 0.37),
+    "elbow": _body("a", "<freejoint/>", LINK_HALF, 0.37, more=SECOND),
+}
 CONTACT = {"stiffness": (1e3, 1e8), "damping": (1.0, 1e5)}  # per unit of effective mass; searched by their logarithms
 GUESS = {"stiffness": 1e5, "damping": 1e2}
 
