@@ -86,6 +86,7 @@ class Problem:
     max_sweeps: int = 20_000  # of all methods but "newton"
     sparse: SparseForm | CoupledForm | None = None
     n_z: int = 0  # smooth unknowns
+    nonlinear: bool = True  # whether its path depends on where it is linearised
 
     @property
     def unknowns(self) -> int:

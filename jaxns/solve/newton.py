@@ -16,6 +16,9 @@ singular. The natural residual alone decides whether a solve has converged.
 
 Where STEPS steps do not suffice, the problem is linearised at the guess and solved by its smoothed path (`path`), again and
 again; lane by lane, so that no other lane waits. All other methods have linearisations only, of all lanes at once.
+
+The path of a linear problem knows all there is to know. That of a nonlinear one depends on where it was linearised: where
+it fails, also by running to infinity, Newton's method has other attempts, from percussions of the size of y(P = 0).
 """
 
 from __future__ import annotations
@@ -24,6 +27,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array, lax
 
 from . import dense, linearised, path, sparse
@@ -36,17 +40,20 @@ if TYPE_CHECKING:
 STEPS = 8
 PROXIMAL_FROM = 2  # steps without the proximal term: exact where the guess has the right piece of every law
 LINEARISATIONS = 50
+RESTARTS, LONG = 24, 30  # of a nonlinear problem, and Newton's steps for each
 
 
 class _Iterate(NamedTuple):
     z: Array  # (m, *lanes)
     zeta: Array  # (n, *lanes)
     P: Array  # (n, *lanes) p(ζ), at first the guess
-    turn: Array  # (*lanes) of the loop: −1 the guess, 0 … Newton's method, STEPS back to the guess, then linearisations
+    # (*lanes) of the loop: −2 another guess, −1 the guess, 0 … Newton's method, STEPS back to the guess, linearisations
+    turn: Array
     iterations: Array  # (*lanes)
     error: Array  # (*lanes) natural residual over the tolerance
     row: Array  # (*lanes) its row
     ray: Array  # (*lanes) bool
+    attempt: Array  # (*lanes) restarts so far
 
 
 def solve(problem: Problem, lift: Lift, data: Any) -> Result:
@@ -59,9 +66,16 @@ def solve(problem: Problem, lift: Lift, data: Any) -> Result:
     linear_only = problem.method != "newton"
     most = problem.max_sweeps if linear_only else STEPS + 5 * path.MAX_ITERATIONS
     last = STEPS + 1 + (problem.max_sweeps if problem.method == "projected_newton" else LINEARISATIONS)
+    restarts = RESTARTS if problem.nonlinear and not linear_only else 0
+    irrational = np.random.default_rng(0).uniform(size=P.shape[0])
 
     def unfinished(it: _Iterate) -> Array:
-        return (it.error > 1.0) & (it.turn < last) & (it.iterations < most) & ~it.ray
+        return (it.error > 1.0) & (it.turn < last)
+
+    def elsewhere(y: Array, attempt: Array) -> Array:
+        """ζ of another guess: evenly spread over a cube, one point for each attempt (Kronecker's sequence)."""
+        steps = jnp.asarray(irrational, y.dtype).reshape(-1, *(1,) * (y.ndim - 1))
+        return largest(y) * (2.0 * jnp.mod(attempt * steps, 1.0) - 1.0)
 
     def body(it: _Iterate) -> _Iterate:
         """Evaluate a point; where it is no solution, the next one."""
@@ -69,9 +83,11 @@ def solve(problem: Problem, lift: Lift, data: Any) -> Result:
         at = evaluate(x)
         go, finite = unfinished(it), jnp.isfinite(at.error)
         on = go & (at.error > 1.0)
-        first, linear = it.turn < 0, it.turn > STEPS
-        back = ~linear & ((it.turn == STEPS) | ~finite)
+        first, linear = it.turn < 0, (it.turn > STEPS) & (it.attempt == 0)
+        back = ~linear & ((it.turn == jnp.where(it.attempt == 0, STEPS, LONG)) | ~finite)
         zeta = jnp.where(first, it.P - at.y, it.zeta)
+        if restarts:
+            zeta = jnp.where(it.turn < -1, elsewhere(at.y, it.attempt), zeta)
         F = jnp.concatenate([at.F[:m], at.y - it.P + zeta])
         step = lax.cond(
             jnp.any(on & ~first & ~back),
@@ -81,21 +97,29 @@ def solve(problem: Problem, lift: Lift, data: Any) -> Result:
         zeta = zeta + jnp.where(first, 0.0, step.dx[m:])
         new_z = jnp.where(back, z, it.z + jnp.where(first, 0.0, step.dx[:m]))
         new_P = jnp.where(linear, it.P + step.dx[m:], laws.percussions(zeta, mu, s.closed))
+        iterations = it.iterations + jnp.where(on & ~first & ~back, step.iterations, 0)
+        lost = step.ray | ((iterations >= most) & (it.attempt == 0)) | (back & (it.attempt > 0))
         turn = jnp.where(back, STEPS + 1, jnp.where(finite, it.turn + 1, last))
+        turn, new_P = jnp.where(lost, last, turn), jnp.where(back, P, new_P)
+        again = on & (turn >= last) & (it.attempt < restarts)
+        if restarts:
+            turn, new_z = jnp.where(again, -2, turn), jnp.where(again, z, new_z)
+            new_P = jnp.where(again, 0.0, new_P)
         return _Iterate(
             z=jnp.where(on, new_z, it.z),
             zeta=zeta,
-            P=jnp.where(on, jnp.where(back, P, new_P), it.P),
+            P=jnp.where(on, new_P, it.P),
             turn=jnp.where(on, turn, it.turn),
-            iterations=it.iterations + jnp.where(on & ~first & ~back, step.iterations, 0),
+            iterations=iterations,
             error=jnp.where(go, at.error, it.error),
             row=jnp.where(go, at.row, it.row),
             ray=it.ray | (on & step.ray),
+            attempt=it.attempt + again,
         )
 
     none = jnp.zeros(s.tol.shape, int)
     turn = none + (STEPS + 1 if linear_only else -1)
-    start = _Iterate(z, P, P, turn, none, jnp.inf + 0.0 * s.tol, none - 1, none > 0)
+    start = _Iterate(z, P, P, turn, none, jnp.inf + 0.0 * s.tol, none - 1, none > 0, none)
     end = lax.while_loop(lambda it: jnp.any(unfinished(it)), body, start)
     return Result(jnp.concatenate([end.z, end.P]), end.error, end.iterations, end.row, end.ray)
 

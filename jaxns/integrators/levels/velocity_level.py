@@ -112,11 +112,11 @@ def problem(
         return _Direct(_scaling(laws.prox_parameters(d.G_diagonal(), i.mu), c, i), d, i)
 
     if structure is None:
-        return Problem(laws, prepare, direct, _guess, _equations, _outputs, _jacobian)
+        return Problem(laws, prepare, direct, _guess, _equations, _outputs, _jacobian, nonlinear=False)
     form = newton_form(
         structure, laws, lambda data: data.directions, lambda P, data: data.velocity(P), lambda u, data: data.rows_at(u)
     )
-    return Problem(laws, with_structure, with_structure, _guess, _equations, _outputs, sparse=form)
+    return Problem(laws, with_structure, with_structure, _guess, _equations, _outputs, sparse=form, nonlinear=False)
 
 
 def rows(system: System, t: Array, dt: Array, q: Array, u: Array) -> Array:
