@@ -26,12 +26,15 @@ from .integrators.moreau import Moreau
 from .integrators.rattle import Rattle
 from .laws.friction import AnisotropicCoulomb, Contensou, Coulomb, FrictionLaw, SpragClutch, Uncoupled
 from .mechanism import (
+    Actuator,
     Body,
+    Coupling,
     Cylindrical,
     Damper,
     Distance,
     Fixed,
     Force,
+    Geometry,
     Mechanism,
     MechanismError,
     Prismatic,
@@ -68,6 +71,7 @@ from .sweep.sweep import SweepError, SweepWarning, failed_lanes, sweep
 __all__ = [
     "HEM5",
     "RKF45",
+    "Actuator",
     "Animation",
     "AnisotropicCoulomb",
     "Body",
@@ -79,6 +83,7 @@ __all__ = [
     "Contensou",
     "ConvergenceStudy",
     "Coulomb",
+    "Coupling",
     "Cylindrical",
     "Damper",
     "Distance",
@@ -100,6 +105,7 @@ __all__ = [
     "GGLDecoupled",
     "GGLUnified",
     "GeneralizedAlpha",
+    "Geometry",
     "GradientReport",
     "IdentifiabilityWarning",
     "IdentificationError",

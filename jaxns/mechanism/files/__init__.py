@@ -1,0 +1,1 @@
+"""Mechanisms from files: URDF and MJCF."""
