@@ -4,6 +4,7 @@ from . import shapes
 from .actuators import Actuator
 from .coupling import Coupling
 from .errors import MechanismError
+from .files import ModelFileError, ModelFileWarning, from_mjcf, from_urdf
 from .forces import Damper, Force, Signal, Spring, Torque, TorsionSpring
 from .geometry import Geometry
 from .joints import Cylindrical, Distance, Fixed, Joint, Prismatic, Revolute, Spherical, Universal
@@ -25,6 +26,8 @@ __all__ = [
     "Joint",
     "Mechanism",
     "MechanismError",
+    "ModelFileError",
+    "ModelFileWarning",
     "Prismatic",
     "Revolute",
     "Rolling",
@@ -36,5 +39,7 @@ __all__ = [
     "TorsionSpring",
     "Touch",
     "Universal",
+    "from_mjcf",
+    "from_urdf",
     "shapes",
 ]

@@ -84,9 +84,7 @@ class Mechanism:
     frames: Frames
     _other: Mechanism | None = None
 
-    def __init__(
-        self, *parts: Any, gravity: Any = (0.0, -9.81), coordinates: str = "bodies", state: start.State | None = None
-    ):
+    def __init__(self, *parts: Any, gravity: Any = (0.0, -9.81), coordinates: str = "bodies", state: Any = None):
         if coordinates not in ("bodies", "joints"):
             raise MechanismError(f'Mechanism: coordinates must be "bodies" or "joints", got {coordinates!r}.')
         self.parts, self.gravity, self.coordinates, self.state = parts, gravity, coordinates, state

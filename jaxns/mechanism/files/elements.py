@@ -1,4 +1,7 @@
-"""XML with line numbers, read safely: no document types, no entities, bounded depth. Elements know what was read of them."""
+"""XML with line numbers, read safely: no document types, no entities, bounded depth.
+
+Elements know what was read of them.
+"""
 
 from __future__ import annotations
 
@@ -24,6 +27,7 @@ class Element:
         self.defaults: tuple[Element, ...] = ()  # whose attributes count where this one has none
         self.known: set[str] = set()
         self.seen = False
+        self.hidden = False  # defaults: what is unread of them counts where they apply
 
     def error(self, message: str) -> ModelFileError:
         name = self.attributes.get("name")
@@ -59,9 +63,12 @@ class Element:
 
     def unread(self) -> Iterator[tuple[str, int]]:
         """Elements and attributes that nobody has read, with their lines."""
-        for name in self.attributes:
-            if name not in self.known and not name.startswith("xmlns"):
-                yield f"{name} of <{self.tag}>", self.line
+        if self.hidden:
+            return
+        for source in (self, *self.defaults):
+            for name in source.attributes:
+                if name not in source.known and not name.startswith("xmlns"):
+                    yield f"{name} of <{source.tag}>", source.line
         for child in self.children:
             if child.seen:
                 yield from child.unread()
@@ -129,6 +136,10 @@ class Element:
             raise self.error(f"{name} must not be zero, got {_short(self.text(name))}.")
         return value / length
 
+    def color(self, name: str) -> str:
+        """A color without its opacity, as "#rrggbb"."""
+        return "#" + "".join(f"{round(255 * float(x)):02x}" for x in np.clip(self.numbers(name, (4,)), 0.0, 1.0)[:3])
+
 
 def _finite(word: str) -> float:
     try:
@@ -160,8 +171,8 @@ def parse(data: str | bytes, file: str) -> Element:
 
     def refuse(name: str, *_: Any) -> None:
         raise ModelFileError(
-            f"{file}, line {parser.CurrentLineNumber}, <!DOCTYPE {_short(name)[1:-1]}>: document types and entities are not "
-            "read; leave them out."
+            f"{file}, line {parser.CurrentLineNumber}, <!DOCTYPE {_short(name)[1:-1]}>: document types and entities are "
+            "not read; leave them out."
         )
 
     parser.StartElementHandler = start

@@ -23,8 +23,8 @@ class ModelFileWarning(UserWarning):
     >>> import warnings, jaxns as ns
     >>> with warnings.catch_warnings(record=True) as caught:
     ...     warnings.simplefilter("always")
-    ...     ball = '<robot name="r"><link name="a"><inertial><mass value="1"/></inertial><smell kind="rose"/></link></robot>'
-    ...     _ = ns.from_urdf(ball.replace("<mass", '<inertia ixx="1" iyy="1" izz="1"/><mass'))
+    ...     inertia = '<inertial><mass value="1"/><inertia ixx="1" iyy="1" izz="1"/></inertial>'
+    ...     _ = ns.from_urdf(f'<robot name="r"><link name="a">{inertia}<smell kind="rose"/></link></robot>')
     >>> print(caught[0].message)
     text: not understood and left out: <smell> (line 1).
     """

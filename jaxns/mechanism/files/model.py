@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -51,6 +52,17 @@ class Inertia:
         return self.tensor + self.mass * (r @ r * np.eye(3) - np.outer(r, r))
 
 
+def check_tensor(element: Element, tensor: np.ndarray) -> None:
+    """Complain about inertia that no body has."""
+    moments = np.linalg.eigvalsh(tensor)
+    if not moments[0] > 0.0:
+        raise element.error(f"inertia must be positive definite; its principal moments are {moments.tolist()}.")
+    if moments[0] + moments[1] < moments[2] * (1.0 - 1e-6):
+        raise element.error(
+            f"of principal moments of inertia none exceeds the sum of the others; they are {moments.tolist()}."
+        )
+
+
 @dataclass
 class Geom:
     """A shape on a link; mu is None where it has no friction."""
@@ -62,7 +74,8 @@ class Geom:
     collides: bool = True
     visible: bool = True
     color: str | None = None
-    mu: float | None = None
+    mu: float = 0.0
+    rough: bool = True  # whether it has friction at all
     priority: int = 0
     type_bits: int = 1  # it meets shapes whose bits it has among those of its own
     meets_bits: int = 1
@@ -115,6 +128,9 @@ class LinkData:
         return self if self.joints or self.parent is None else self.parent.rigid
 
 
+PartMaker = Callable[[Callable[[LinkData | None], str]], Any]  # a part, given the body that carries a link
+
+
 @dataclass
 class ModelData:
     """A whole file: links, parents before children; further parts of the mechanism with their elements."""
@@ -122,7 +138,9 @@ class ModelData:
     links: list[LinkData]
     gravity: np.ndarray
     world: list[Geom] = field(default_factory=list)  # shapes on the ground
-    parts: list[tuple[Any, Element]] = field(default_factory=list)  # couplings, actuators, joints that close loops
+    parts: list[tuple[PartMaker, Element]] = field(
+        default_factory=list
+    )  # couplings, actuators, joints that close loops
     pairs: list[tuple[Geom, Geom, float | None]] = field(default_factory=list)  # what can touch, with its mu
     state: tuple[np.ndarray, np.ndarray] | None = None  # in the coordinates of joints, as the format has them
 
