@@ -22,6 +22,8 @@ class Geometry:
       of the body
     - visible: whether drawings show it
 
+    It may have the name of a body that has no shape itself.
+
     Parameters: "name.point" and "name.turn", its place on the body (an angle in the plane, a quaternion in space), and the
     sizes of its shape, such as "name.radius".
 
@@ -54,8 +56,9 @@ class Geometry:
     def read(self, assembly: Assembly) -> None:
         """Check it and add its parameters."""
         d = assembly.d
-        if self.name in assembly.bodies or self.name in assembly.geometries or self.name == GROUND:
-            raise MechanismError(f"{self.owner}: this name belongs to another shape or body already.")
+        body = assembly.bodies.get(self.name)
+        if (body is not None and body.shape is not None) or self.name in assembly.geometries or self.name == GROUND:
+            raise MechanismError(f"{self.owner}: this name belongs to another shape already.")
         assembly.index(self.owner, self.body)
         Body(self.name, shape=self.shape, angle=self.angle, orientation=self.orientation).check(d)
         position, rotation = assembly.pose(self.body)

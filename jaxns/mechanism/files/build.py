@@ -98,10 +98,9 @@ class Builder:
         if inertia.mass == 0.0:
             self._check_massless(link)
         joints = link.joints
-        if len(joints) == 1 or self._as_one(parent, link):
+        if len(joints) > 1 and self.coordinates == "bodies":
             self._body(link)
-            if len(joints) == 1:
-                self._joint(joints[0], parent, link.name, link.in_world)
+            self._add(self._as_one(parent, link), joints[0].element)
             return
         for joint in joints[:-1]:
             name = f"{link.name}:{joint.name}"
@@ -147,10 +146,8 @@ class Builder:
             options |= {"limits": tuple(options["limits"]), "e_N": self.e_N}
         self._add(KINDS[joint.kind](parent, child, at, name=joint.name, **options), joint.element)
 
-    def _as_one(self, parent: str, link: LinkData) -> bool:
+    def _as_one(self, parent: str, link: LinkData) -> Joint:
         """Two joints of a body as one, for there are no frames without mass in the coordinates of bodies."""
-        if self.coordinates == "joints":
-            return False
         place, joints = link.in_world, link.joints
         kinds = sorted(joint.kind for joint in joints)
         if not any(joint.options for joint in joints) and len(joints) == 2:
@@ -159,13 +156,10 @@ class Builder:
             along = abs(float(axes[0] @ axes[1]))
             name = f"{first.name}-{second.name}"
             if kinds == ["hinge", "hinge"] and along < 1e-9 and np.allclose(first.point, second.point, atol=1e-12):
-                at = place.point(first.point)
-                self._add(Universal(parent, link.name, at, axes[0], axes[1], name=name), first.element)
-                return True
+                return Universal(parent, link.name, place.point(first.point), axes[0], axes[1], name=name)
             if kinds == ["hinge", "slide"] and along > 1.0 - 1e-12:
                 hinge = first if first.kind == "hinge" else second
-                self._add(Cylindrical(parent, link.name, place.point(hinge.point), axes[0], name=name), first.element)
-                return True
+                return Cylindrical(parent, link.name, place.point(hinge.point), axes[0], name=name)
         raise link.element.error(
             f"{link.name!r} has {len(joints)} joints ({', '.join(joint.kind for joint in joints)}), which takes minimal "
             'coordinates: coordinates="joints".'

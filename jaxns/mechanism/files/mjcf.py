@@ -77,8 +77,7 @@ def from_mjcf(
     for element in root.all("visual", "statistic", "size", "custom", "sensor"):
         element.skip()
     defaults, compiler = Defaults(root.all("default")), Compiler(list(root.all("compiler")))
-    names = Names("shape", _names_of_bodies(root))
-    geoms = Geoms(source, compiler, defaults, names, max_vertices)
+    geoms = Geoms(source, compiler, defaults, Names("shape"), max_vertices)
     for assets in root.all("asset"):
         geoms.read_assets(assets)
     bodies = Bodies(compiler, defaults, geoms)
@@ -97,11 +96,6 @@ def from_mjcf(
     mechanism = Builder(model, source, coordinates, e_N).mechanism()
     source.report([root], strict)
     return mechanism
-
-
-def _names_of_bodies(element: Element) -> list[str]:
-    own = [child.attributes.get("name", "") for child in element.children if child.tag == "body"]
-    return ["ground", *own, *(name for child in element.children for name in _names_of_bodies(child)[1:])]
 
 
 def _options(root: Element, source: Source) -> tuple[np.ndarray, set[str]]:

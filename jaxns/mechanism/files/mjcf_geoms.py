@@ -46,6 +46,7 @@ class Geoms:
             if not name or name in self.meshes:
                 raise element.error("a mesh needs a name of its own." if not name else f"mesh {name!r} is there twice.")
             self.meshes[name] = element
+            element.hidden = True  # until it is used
 
     def read(self, element: Element, childclass: str, body: str, around: Place) -> tuple[Geom | None, Inertia]:
         """The geometry of an element in a frame of its body, and its inertia."""
@@ -117,6 +118,7 @@ class Geoms:
         if name not in self.meshes:
             raise element.error(f"there is no mesh {name!r}; there are {', '.join(map(repr, self.meshes)) or 'none'}.")
         asset = self.meshes[name]
+        asset.hidden = False
         asset.skip("smoothnormal", "texcoord", "normal", "maxhullvert", "material", "content_type", "inertia")
         scale = asset.numbers("scale", (3,), np.ones(3))
         if not np.all(scale != 0.0):

@@ -100,7 +100,7 @@ class _Reader:
             raise root.error("it has no <link>.")
         joints = list(root.all("joint"))
         links, base_link = self._tree(elements, joints)
-        self.shapes = Names("shape", [*elements, "ground", "floor"])
+        self.shapes = Names("shape", ["ground", "floor"])
         for link in links:
             self._read_link(link)
         self._base(base_link, base, position)
