@@ -198,3 +198,13 @@ def test_massless_links():
         ns.from_urdf(cross)
     with pytest.raises(ns.ModelFileError, match="'shaft' moves, so it needs mass"):
         ns.from_urdf(cross.replace(inertial, ""), coordinates="joints")
+
+
+def test_base_named_ground_does_not_move():
+    text = MESHED.format('<sphere radius="0.1"/>').replace("stone", "ground", 2)
+    arm = '<link name="arm"><inertial><mass value="1"/><inertia ixx="1" iyy="1" izz="1"/></inertial></link>'
+    hinge = '<joint name="j" type="continuous"><parent link="ground"/><child link="arm"/></joint></robot>'
+    mechanism = ns.from_urdf(text.replace("</robot>", arm + hinge), strict=True)
+    assert mechanism.frames.moving == ("arm",) and mechanism.degrees_of_freedom == 1
+    free = ns.from_urdf(text.replace("</robot>", arm + hinge), base="free")
+    assert free.degrees_of_freedom == 7

@@ -61,19 +61,19 @@ class Element:
             for child in self.children:
                 child.skip()
 
-    def unread(self) -> Iterator[tuple[str, int]]:
-        """Elements and attributes that nobody has read, with their lines."""
+    def unread(self) -> Iterator[tuple[str, Element]]:
+        """Elements and attributes that nobody has read, with where they are."""
         if self.hidden:
             return
         for source in (self, *self.defaults):
             for name in source.attributes:
                 if name not in source.known and not name.startswith("xmlns"):
-                    yield f"{name} of <{source.tag}>", source.line
+                    yield f"{name} of <{source.tag}>", source
         for child in self.children:
             if child.seen:
                 yield from child.unread()
             else:
-                yield f"<{child.tag}>", child.line
+                yield f"<{child.tag}>", child
 
     # Attributes -----------------------------------------------------------------------------------------------------
 

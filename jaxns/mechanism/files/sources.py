@@ -23,7 +23,7 @@ class Source:
     def __init__(self, path_or_text: str | Path, folder: str | Path | None = None):
         text = path_or_text if isinstance(path_or_text, str) else ""
         self.folder = None if folder is None else Path(folder).resolve()
-        self.notes: list[tuple[str, int]] = []
+        self.notes: list[tuple[str, Element]] = []
         if text.lstrip("\ufeff \t\r\n").startswith("<"):
             self.name, self.here = "text", self.folder
             self.root = parse(text.lstrip("\ufeff \t\r\n") if "<?xml" in text[:80] else text, self.name)
@@ -76,25 +76,26 @@ class Source:
 
     def note(self, what: str, element: Element) -> None:
         """Something that is left out."""
-        self.notes.append((what, element.line))
+        self.notes.append((what, element))
 
     def report(self, roots: Iterable[Element], strict: bool) -> None:
         """One warning of all that was left out, or an error."""
-        found: dict[str, list[int]] = {}
-        for what, line in [*self.notes, *(note for root in roots for note in root.unread())]:
-            found.setdefault(what, []).append(line)
+        found: dict[str, list[Element]] = {}
+        for what, element in [*self.notes, *(note for root in roots for note in root.unread())]:
+            found.setdefault(what, []).append(element)
         if not found:
             return
-        listed = "; ".join(f"{what} ({_lines(lines)})" for what, lines in found.items())
+        listed = "; ".join(f"{what} ({self._lines(elements)})" for what, elements in found.items())
         message = f"{self.name}: not understood and left out: {listed}."
         if strict:
             raise ModelFileError(message)
         warnings.warn(message, ModelFileWarning, stacklevel=3)
 
-
-def _lines(lines: list[int]) -> str:
-    shown = sorted(set(lines))
-    return ("line " if len(shown) == 1 else "lines ") + ", ".join(map(str, shown[:4])) + ", …" * (len(shown) > 4)
+    def _lines(self, elements: list[Element]) -> str:
+        """The first lines of elements, with the name of an included file."""
+        places = sorted({("" if e.file == self.name else f"{e.file} ", e.line) for e in elements})
+        shown = ", ".join(f"{file}{line}" for file, line in places[:4]) + ", …" * (len(places) > 4)
+        return ("line " if len(places) == 1 else "lines ") + shown
 
 
 def _read(path: Path) -> bytes:

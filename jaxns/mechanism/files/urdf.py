@@ -20,6 +20,7 @@ from .sources import Source
 from .turns import turned
 
 GRAVITY = (0.0, 0.0, -9.81)
+STILL = ("world", "ground")  # names of base links that do not move
 JOINTS = ("revolute", "continuous", "prismatic", "fixed", "floating", "planar")
 
 
@@ -44,7 +45,7 @@ def from_urdf(
 
     - coordinates: "bodies" or "joints", as of `Mechanism`
     - gravity; position of the base link's frame
-    - base: "free", "fixed", or "auto": fixed if the base link is named "world" or has no inertia
+    - base: "free", "fixed", or "auto": fixed if the base link is named "world" or "ground", or has no inertia
     - floor: the height of a floor; by default there is none
     - mu, e_N: friction and restitution of all contacts, which the format does not have. `drake:mu_dynamic` and
       `drake:mu_static` of a shape are read
@@ -83,7 +84,7 @@ class _Reader:
         if contacts not in ("all", "world", "none"):
             raise ValueError(f'contacts must be "all", "world" or "none", got {contacts!r}.')
         self.source, self.mu, self.contacts, self.max_vertices = source, mu, contacts, max_vertices
-        self.names = {what: Names(what) for what in ("link", "joint")}
+        self.names = {what: Names(what, ()) for what in ("link", "joint")}
         self.colors: dict[str, str] = {}
 
     def model(self, gravity: np.ndarray, base: str, position: np.ndarray, floor: float | None) -> ModelData:
@@ -129,14 +130,16 @@ class _Reader:
         if len(roots) != 1:
             what = f"there are {', '.join(map(repr, roots))}" if roots else "every link is a child, in a circle"
             raise self.source.root.error(f"one link must be the base, without a parent; {what}.")
-        base = LinkData(roots[0], None, Place(), elements[roots[0]])
+        bodies = Names("body")
+        base = LinkData(bodies.given(roots[0], elements[roots[0]]), None, Place(), elements[roots[0]])
         links = [base]
         for link in links:  # grows while it is read
-            for name, joint in below[link.name]:
-                links.append(LinkData(name, link, _origin(joint), elements[name]))
+            for name, joint in below[link.element.text("name")]:
+                element = elements[name]
+                links.append(LinkData(bodies.given(name, element), link, _origin(joint), element))
                 self._joint(joint, links[-1])
         if len(links) < len(elements):
-            found = {link.name for link in links}
+            found = {link.element.text("name") for link in links}
             lost = next(name for name in elements if name not in found)
             raise elements[lost].error(f"no joints lead from the base {base.name!r} to link {lost!r}.")
         return _depth_first(links), base
@@ -193,7 +196,7 @@ class _Reader:
         if mimic is None:
             return []
         other = mimic.text("joint")
-        if other not in self.names["joint"].lines or other == "ground":
+        if other not in self.names["joint"].lines:
             raise mimic.error(f"there is no joint {other!r}.")
         coefficients = mimic.number("offset", 0.0), mimic.number("multiplier", 1.0)
         name = joint.text("name")
@@ -203,7 +206,7 @@ class _Reader:
         if base not in ("auto", "free", "fixed"):
             raise ValueError(f'base must be "auto", "free" or "fixed", got {base!r}.')
         link.place = Place(position)
-        fixed = link.name == "world" or link.inertia.mass == 0.0
+        fixed = link.element.text("name") in STILL or link.inertia.mass == 0.0
         if base == "free" or (base == "auto" and not fixed):
             if link.inertia.mass == 0.0:
                 raise link.element.error(f"base {link.name!r} is to be free, so it needs mass and inertia.")
