@@ -54,7 +54,7 @@ def dragged_arm() -> tuple[list[Any], Any]:
         ns.Body("floor", fixed=True, shape=ns.shapes.HalfSpace()),
         ns.Prismatic("ground", "cart", at=(0.0, 0.5), axis=(1.0, 0.0)),
         ns.Revolute("cart", "arm", at=(0.0, 0.5)),
-        ns.Spring("ground", "cart", stiffness=3.0, at_a=(1.5, 0.5)),
+        ns.Spring("ground", "cart", stiffness=3.0, at_a=(1.5, 0.5), name="spring"),
         ns.Touch("arm", "floor", e_N=0.0, mu=0.3),
     ], (0.0, -9.81)
 
@@ -72,7 +72,7 @@ def spatial_chain() -> tuple[list[Any], Any]:
         ns.Revolute("b", "c", at=(0.8, 0.0, 0.0), axis=(0.0, 1.0, 0.2), armature=0.02, stiffness=1.0, damping=0.02),
         ns.Cylindrical("c", "d", at=(1.2, 0.0, 0.0), axis=(1.0, 0.0, 0.1)),
         ns.Fixed("d", "e", at=(1.3, 0.1, 0.0)),
-        ns.Spring("c", "d", stiffness=80.0, damping=0.5),
+        ns.Spring("c", "d", stiffness=80.0, damping=0.5, name="spring"),
     ], DOWN
 
 
@@ -92,8 +92,8 @@ def tossed_elbow() -> tuple[list[Any], Any]:
 ALL: dict[str, tuple[Callable[[], tuple[list[Any], Any]], float, tuple[str, ...]]] = {  # time, parameters to derive by
     "double pendulum": (double_pendulum, 0.8, ("lower.mass", "gravity", "ground-upper.damping", "lower-upper.e_N")),
     "slider-crank": (slider_crank, 0.3, ("rod.mass", "slider-stop.e_N")),
-    "dragged arm": (dragged_arm, 0.3, ("arm.mass", "arm-floor.mu", "ground-cart.stiffness")),
-    "spatial chain": (spatial_chain, 0.4, ("d.mass", "c-d.stiffness", "ground-a.damping", "b-c.armature")),
+    "dragged arm": (dragged_arm, 0.3, ("arm.mass", "arm-floor.mu", "spring.stiffness")),
+    "spatial chain": (spatial_chain, 0.4, ("d.mass", "spring.stiffness", "ground-a.damping", "b-c.armature")),
     "tossed elbow": (tossed_elbow, 0.3, ("two.mass", "one-floor.e_N", "one-floor.mu")),
 }
 
