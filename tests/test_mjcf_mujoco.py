@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from mjcf_models import MODELS
+from mjcf_models import BOX_MESH, MODELS
 
 import jaxns as ns
 
@@ -19,7 +19,8 @@ class Peer:
     """A model of MuJoCo without contacts, and what its coordinates are in jaxns."""
 
     def __init__(self, text: str):
-        self.model = mujoco.MjModel.from_xml_string(text)
+        load = mujoco.MjModel.from_xml_string if text.startswith("<") else mujoco.MjModel.from_xml_path
+        self.model = load(text)
         self.model.opt.disableflags |= mujoco.mjtDisableBit.mjDSBL_CONTACT
         self.data = mujoco.MjData(self.model)
         m = self.model
@@ -81,6 +82,28 @@ def test_forward_dynamics(name, rng):
     for _ in range(3):
         peer.random_state(rng)
         check_state(peer, mechanism)
+
+
+def test_model_of_several_files(tmp_path, rng):
+    corners = [line.strip() for line in BOX_MESH.split("  ")]
+    (tmp_path / "meshes").mkdir()
+    faces = ["1 4 3 2", "5 6 7 8", "1 2 6 5", "2 3 7 6", "3 4 8 7", "4 1 5 8"]
+    (tmp_path / "meshes" / "brick.obj").write_text(
+        "\n".join([*(f"v {c}" for c in corners), *(f"f {f}" for f in faces)])
+    )
+    (tmp_path / "classes.xml").write_text('<mujoco><default><joint axis="0 1 0" damping="0.3"/></default></mujoco>')
+    (tmp_path / "arm.xml").write_text(
+        '<mujoco><worldbody><body name="arm"><joint/><geom type="mesh" mesh="brick" pos="0.2 0 0.1" density="300"/></body>'
+        "</worldbody></mujoco>"
+    )
+    main = tmp_path / "main.xml"
+    main.write_text(
+        '<mujoco><compiler meshdir="meshes"/><include file="classes.xml"/><include file="arm.xml"/>'
+        '<asset><mesh file="brick.obj" scale="0.1 0.2 0.05"/></asset></mujoco>'
+    )
+    peer, mechanism = Peer(str(main)), ns.from_mjcf(main, coordinates="joints", contacts="none", strict=True)
+    peer.random_state(rng)
+    check_state(peer, mechanism)
 
 
 def check_state(peer: Peer, mechanism: ns.Mechanism) -> None:
