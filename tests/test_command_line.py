@@ -135,3 +135,32 @@ def test_wrong_usage_exits_with_2_and_says_what_is_meant(what, tmp_path, monkeyp
     assert message in captured.err
     assert captured.out == ""
     assert not list(tmp_path.iterdir())
+
+
+PENDULUM = (
+    '<mujoco><worldbody><body name="rod"><joint name="pivot" axis="0 1 0"/><geom type="capsule" fromto="0 0 0 0.4 0 0" '
+    'size="0.02"/></body></worldbody><keyframe><key name="up" qpos="-1"/></keyframe></mujoco>'
+)
+
+
+def test_run_and_show_of_a_model_file(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "rod.xml").write_text(PENDULUM)
+    files = ("--animate", "film.html", "--save", "rod.npz")
+    assert run("run", "rod.xml", "--integrator", "moreau", "--t1", "0.1", "--param", "rod.mass=2", *files) == 0
+    with np.load("rod.npz") as saved:
+        assert saved["q"].shape == (101, 1)
+    assert run("show", "rod.xml", "--keyframe", "up", "--no-browser") == 0
+    assert {"film.html", "rod.html", "rod.png"} <= {f.name for f in tmp_path.iterdir()}
+    opened: list[str] = []
+    monkeypatch.setattr("webbrowser.open", opened.append)
+    assert run("show", "rod.xml", "--out", "page.html") == 0
+    assert opened == [(tmp_path / "page.html").as_uri()]
+    capsys.readouterr()
+    for arguments, what in (
+        (("run", "none.xml"), "none.xml: it cannot be read"),
+        (("run", "rod.xml", "--param", "rod.mas=2"), "unknown parameter 'rod.mas'; did you mean 'rod.mass'?"),
+        (("show", "rod.xml", "--keyframe", "down"), "there is none 'down'; there are 'up'"),
+    ):
+        assert run(*arguments) == 2
+        assert what in capsys.readouterr().err

@@ -7,7 +7,6 @@ import difflib
 import inspect
 import math
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from typing import Any
 
 import jaxns as ns
@@ -100,29 +99,3 @@ def value(what: str, text: str, default: Any) -> Any:
     if whole and not value.is_integer():
         raise UsageError(f"{what}: must be a whole number, got {text!r}.")
     return int(value) if whole else value
-
-
-@dataclass(frozen=True)
-class Chosen:
-    """What the arguments of a command ask for."""
-
-    name: str
-    problem: ns.Problem
-    integrator: Any
-    t1: float
-
-    @classmethod
-    def by(cls, options: argparse.Namespace) -> Chosen:
-        name = find("problem", options.problem, problems())
-        wanted, _, settings = options.integrator.partition(":")
-        make = integrators()[find("integrator", wanted, integrators())]
-        assignments = [s for s in settings.split(",") if s]
-        integrator = make(**parameters("--integrator", make, assignments))
-        problem = problems()[name](**parameters("--param", problems()[name], options.param))
-        return cls(name, problem, integrator, options.t1 or problem.t1)
-
-    def settings(self, options: argparse.Namespace) -> list[tuple[str, str]]:
-        return [("problem", " ".join([self.name, *options.param])), ("integrator", repr(self.integrator))]
-
-
-# One run --------------------------------------------------------------------------------------------------------------

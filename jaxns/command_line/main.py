@@ -1,4 +1,4 @@
-"""The command line: `jaxns list`, `run PROBLEM`, `converge PROBLEM`, `identify PROBLEM` and `reproduce`."""
+"""The command line: `jaxns list`, `run PROBLEM`, `show FILE`, `converge PROBLEM`, `identify PROBLEM` and `reproduce`."""
 
 from __future__ import annotations
 
@@ -26,8 +26,10 @@ from ..host.cache import VARIABLE, no_cache
 from ..pictures.animate import check_format
 from ..simulation.files import arrays
 from . import identify as cli_identify
+from . import model_files
 from . import records as cli_records
-from .choice import Chosen, UsageError, defaults, integrators, positive, problems, unknown
+from .choice import UsageError, defaults, integrators, positive, problems, unknown
+from .chosen import Chosen
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -69,6 +71,13 @@ def _parser() -> argparse.ArgumentParser:
     help_animate = "write an animation: .html, .gif or .mp4"
     run.add_argument("--animate", type=Path, metavar="FILE", help=help_animate)
     run.add_argument("--no-progress", action="store_true", help="no progress bar in long runs")
+    show = commands.add_parser("show", help="a page of a model from a file, in its initial state, in the browser")
+    show.set_defaults(command=model_files.show)
+    show.add_argument("file", metavar="FILE", help="a URDF or MJCF file")
+    show.add_argument("--out", type=Path, metavar="PAGE.html", help="by default FILE.html in this folder")
+    show.add_argument("--no-browser", action="store_true", help="write the page alone")
+    show.add_argument("--param", nargs="+", action="extend", default=[], metavar="K=V", help="physical parameters")
+    model_files.add_arguments(show)
     converge = commands.add_parser("converge", help="errors over step sizes, fitted orders, and their figure")
     converge.set_defaults(command=_converge)
     _common(converge, "PROBLEM_convergence.png", "the errors")
@@ -105,7 +114,10 @@ def _parser() -> argparse.ArgumentParser:
 
 def _common(command: argparse.ArgumentParser, figure: str, saved: str, integrator: str = "Rattle") -> None:
     """Arguments of every command that simulates."""
-    command.add_argument("problem", metavar="PROBLEM", help="a name from `jaxns list`, such as slider-crank")
+    command.add_argument(
+        "problem", metavar="PROBLEM", help="a name from `jaxns list`, such as slider-crank, or a URDF or MJCF file"
+    )
+    model_files.add_arguments(command)
     help_integrator = f"by default {integrator}; with options as in lobatto:stages=4,tol=1e-12"
     command.add_argument("--integrator", default=integrator, metavar="NAME[:K=V,…]", help=help_integrator)
     command.add_argument("--t1", type=positive, metavar="X", help="end time in s, by default the problem's own")

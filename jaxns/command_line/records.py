@@ -13,7 +13,8 @@ import numpy as np
 import jaxns as ns
 
 from ..records.robust import LossName
-from .choice import Chosen, UsageError, positive
+from .choice import UsageError, positive
+from .chosen import Chosen
 from .identify import choose_columns, parse_bounds
 
 UNITS = {"m": 1.0, "cm": 1e-2, "mm": 1e-3, "s": 1.0, "ms": 1e-3, "rad": 1.0, "deg": np.pi / 180.0}

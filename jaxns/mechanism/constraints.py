@@ -10,7 +10,8 @@ import jax.numpy as jnp
 from jax import Array
 
 from .contacts import Gaps
-from .coordinates import Coordinates, read, span
+from .coordinates import Coordinates, read, rounded, span
+from .coupling import Couplings
 from .forces import Drive
 from .frames import Frames, Poses, Vector, cross, dot, minus, perpendicular, plus, space_axes, take, times, unit
 from .joints import READS, Row
@@ -66,7 +67,8 @@ class Constraint:
     driven: Coordinates | None = None
     drives: tuple[Drive, ...] = ()
     rolling: Gaps | None = None
-    last: tuple[str, ...] = ()  # owners of the last rows, those that are driven or roll
+    last: tuple[str, ...] = ()  # owners of the last rows, those that are driven, coupled or roll
+    coupled: Couplings | None = None
 
     @classmethod
     def of(cls, frames: Frames, rows: Sequence[Row], *more: Any) -> Constraint:
@@ -86,7 +88,9 @@ class Constraint:
                 found.append(jnp.stack(KINDS[kind](poses.pick(a), poses.pick(b), *values), axis=1).reshape(-1))
         if self.driven is not None:
             wanted = jnp.stack([drive(t, p) for drive in self.drives])
-            found.append(_round(self.driven(q, p) - wanted, self.driven.wraps))
+            found.append(rounded(self.driven(q, p) - wanted, self.driven.wraps))
+        if self.coupled is not None:
+            found.append(self.coupled(q, p))
         if self.rolling is not None:
             found.append(self.rolling(t, q, p))
         return found[0] if len(found) == 1 else jnp.concatenate(found)
@@ -98,8 +102,3 @@ class Constraint:
         rows = {"coincident": d, "on_axis": d - 1, "aligned": 2, "locked": 3}
         own = (row for _, members in self.kinds for row in members for _ in range(rows.get(row.kind, 1)))
         return (*(row.keys[0].rsplit(".", 1)[0] for row in own), *self.last)
-
-
-def _round(x: Array, wraps: tuple[bool, ...]) -> Array:
-    """Angles that are known up to full turns, in (−π, π]."""
-    return jnp.where(jnp.asarray(wraps), jnp.arctan2(jnp.sin(x), jnp.cos(x)), x) if any(wraps) else x

@@ -8,9 +8,10 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
 
-from .frames import Frames, Poses, Vector, columns, dot, minus, perpendicular, pick, take
+from .frames import Frames, Poses, Vector, columns, dot, minus, perpendicular, pick, plane_axes, space_axes, take
 from .pairs import PairFunction
 
 
@@ -22,6 +23,7 @@ class Member(NamedTuple):
     sizes_a: tuple[tuple[str, str], ...]
     sizes_b: tuple[tuple[str, str], ...]
     at: tuple[str | None, str | None]  # keys of points that take the place of the frames' origins
+    turns: tuple[str | None, str | None] = (None, None)  # keys of turns of the shapes against the frames
 
 
 @dataclass(frozen=True)
@@ -45,10 +47,13 @@ class Kind:
         for side in (0, 1):
             own = poses.pick([(member.a, member.b)[side] for member in self.members])
             keys = [member.at[side] for member in self.members]
+            turns = [member.turns[side] for member in self.members]
             if any(keys):
                 zero = jnp.zeros((len(own.position),), own.position[0].dtype)
                 points = jnp.stack([zero if k is None else p[k] for k in keys])
                 own = own._replace(position=own.placed(columns(points)))
+            if any(turns):
+                own = own._replace(axes=_turned_axes(own, turns, p))
             found.append(own)
         return found[0], found[1]
 
@@ -74,6 +79,14 @@ class Kind:
         """The frames a and b of each contact."""
         own = [self.members[k // self.count] for k in self.which]
         return [m.a for m in own], [m.b for m in own]
+
+
+def _turned_axes(frames: Poses, turns: Sequence[str | None], p: Any) -> tuple[Vector, ...]:
+    """Axes of shapes that are turned on their bodies, by angles in the plane and quaternions in space."""
+    flat, dtype = len(frames.position) == 2, frames.position[0].dtype
+    none = np.zeros(()) if flat else np.array([1.0, 0.0, 0.0, 0.0])
+    given = jnp.stack([none.astype(dtype) if key is None else p[key] for key in turns])
+    return tuple(frames.turned(axis) for axis in (plane_axes(given) if flat else space_axes(columns(given))))
 
 
 def _seen_from(a: Poses, b: Poses) -> Poses:

@@ -40,26 +40,31 @@ class Coordinates:
     frames: Frames
     kinds: tuple[tuple[str, tuple[Row, ...]], ...]
     order: tuple[int, ...]
+    entries: tuple[int, ...] = ()  # of q, where coordinates are those of the frames themselves; they come first
 
     @classmethod
     def of(cls, frames: Frames, rows: Sequence[Row]) -> Coordinates:
-        present = tuple(dict.fromkeys(row.kind for row in rows))
-        places = [k for kind in present for k, row in enumerate(rows) if row.kind == kind]
+        entries = [frames.entry(row.kind, row.keys[0].rsplit(".", 1)[0]) for row in rows]
+        own = [k for k, entry in enumerate(entries) if entry is not None]
+        others = [(k, row) for k, row in enumerate(rows) if entries[k] is None]
+        present = tuple(dict.fromkeys(row.kind for _, row in others))
+        places = own + [k for kind in present for k, row in others if row.kind == kind]
         return cls(
             frames,
-            tuple((kind, tuple(row for row in rows if row.kind == kind)) for kind in present),
+            tuple((kind, tuple(row for _, row in others if row.kind == kind)) for kind in present),
             tuple(places.index(k) for k in range(len(rows))),
+            tuple(entry for entry in entries if entry is not None),
         )
 
     @property
     def wraps(self) -> tuple[bool, ...]:
         """Which of them are known up to full turns."""
-        kinds = [kind for kind, members in self.kinds for _ in members]
+        kinds = ["own"] * len(self.entries) + [kind for kind, members in self.kinds for _ in members]
         return tuple(kinds[k] == "twist" for k in self.order)
 
     def __call__(self, q: Array, p: Any) -> Array:
-        poses = self.frames.poses(q, p)
-        found = []
+        found = [take(q, self.entries)] if self.entries else []
+        poses = self.frames.poses(q, p) if self.kinds else None
         for kind, members in self.kinds:
             a, b = ([getattr(row, side) for row in members] for side in "ab")
             values = read(p, members)
@@ -67,6 +72,7 @@ class Coordinates:
                 angles = self.frames.angles(q, p)
                 found.append(take(angles, b) - take(angles, a) - values[0])
             else:
+                assert poses is not None
                 found.append(KINDS[kind](poses.pick(a), poses.pick(b), *values))
         return take(found[0] if len(found) == 1 else jnp.concatenate(found), self.order)
 
@@ -79,3 +85,8 @@ def read(p: Any, members: Sequence[Row]) -> list[Any]:
     """The parameters that members of a kind read: vectors by their components (m,), numbers as (m,)."""
     values = [stack(p, keys) for keys in zip(*(row.keys for row in members), strict=True)]
     return [columns(value) if value.ndim == 2 else value for value in values]
+
+
+def rounded(x: Array, wraps: Sequence[bool]) -> Array:
+    """Angles that are known up to full turns, in (−π, π]."""
+    return jnp.where(jnp.asarray(wraps), jnp.arctan2(jnp.sin(x), jnp.cos(x)), x) if any(wraps) else x

@@ -11,9 +11,11 @@ import numpy as np
 from jax import Array
 
 from .. import scene
+from ..model.rotation import rotation_matrix
 from .contacts import Gaps, frames_of_contacts, joined
 from .forces import Damper, Spring
 from .frames import GROUND, Frames, Poses, columns
+from .geometry import Geometry
 from .joints import Joint
 from .outlines import outlines, reach
 from .parts import Assembly, Body
@@ -26,7 +28,7 @@ class Drawing:
     """`draw(t, q, p) -> Scene` of a mechanism; `size` is its length at the beginning."""
 
     frames: Frames
-    shapes: tuple[tuple[int, Any, tuple[tuple[str, str], ...], str], ...]  # frame, kind, sizes, color
+    shapes: tuple[tuple[int, Any, tuple[tuple[str, str], ...], str, Any, Any], ...]  # frame, kind, sizes, color, place
     links: tuple[tuple[int, tuple[str, ...], str], ...]  # frame of a body without shape, keys of its points, color
     pins: tuple[tuple[int, str], ...]
     supports: tuple[str, ...]  # points of the ground
@@ -37,16 +39,24 @@ class Drawing:
     @classmethod
     def of(cls, frames: Frames, parts: Sequence[Any], assembly: Assembly, gaps: tuple[Gaps, ...]) -> Drawing:
         ends = _ends(frames, parts, assembly)
-        shapes, links, k = [], [], 0
+        shapes: list[Any] = []
+        links, k, colors = [], 0, {}
+        placed = {part.body for part in parts if isinstance(part, Geometry)}
         for body in (part for part in parts if isinstance(part, Body)):
             color = body.color or ("ground" if body.fixed else COLORS[k % len(COLORS)])
             k += not body.fixed
+            colors[body.name] = color
             if body.shape is not None:
                 sizes = tuple((name, f"{body.name}.{name}") for name in body.shape.parameters())
-                shapes.append((frames.index(body.name), body.shape.kind, sizes, color))
-            elif not body.fixed:
+                shapes.append((frames.index(body.name), body.shape.kind, sizes, color, None, None))
+            elif not body.fixed and body.name not in placed:
                 own = tuple(key for name, key in ends if name == body.name)
                 links.append((frames.index(body.name), own, color))
+        for part in (part for part in parts if isinstance(part, Geometry) and part.visible):
+            sizes = tuple((name, f"{part.name}.{name}") for name in part.shape.parameters())
+            color = part.color or colors.get(part.body, "ground")
+            place = f"{part.name}.point", f"{part.name}.turn"
+            shapes.append((frames.index(part.body), part.shape.kind, sizes, color, *place))
         pins = tuple((frames.index(name), key) for name, key in ends if name != GROUND)
         springs = tuple(
             (frames.index(s.a), f"{s.label}.point_a", frames.index(s.b), f"{s.label}.point_b")
@@ -60,9 +70,13 @@ class Drawing:
         poses = self.frames.poses(q, p)
         paths: list[scene.Path] = []
         ordered = sorted(self.shapes, key=lambda shape: shape[0] < len(self.frames.moving))  # what is fixed first
-        for k, kind, sizes, color in ordered:
+        for k, kind, sizes, color, point, turn in ordered:
             v = {name: p[key] for name, key in sizes}
-            paths.extend(outlines(kind, v, *poses.at(k), color, self.size))
+            center, axes = poses.at(k)
+            if point is not None:
+                center = center + axes @ p[point]
+                axes = axes @ _rotation(p[turn])
+            paths.extend(outlines(kind, v, center, axes, color, self.size))
         thickness = 0.03 * self.size
         flat = self.frames.dimension == 2
         if flat:
@@ -99,6 +113,14 @@ class Drawing:
         return jnp.stack(poses.pick([k for k, _ in members]).placed(points), axis=1)
 
 
+def _rotation(turn: Array) -> Array:
+    """The rotation matrix of an angle or a quaternion."""
+    if turn.ndim == 1:
+        return rotation_matrix(turn)
+    c, s = jnp.cos(turn), jnp.sin(turn)
+    return jnp.stack([jnp.stack([c, -s]), jnp.stack([s, c])])
+
+
 def _ends(frames: Frames, parts: Sequence[Any], assembly: Assembly) -> list[tuple[str, str]]:
     """Bodies and keys of the points of joints."""
     found = []
@@ -118,5 +140,9 @@ def _size(parts: Sequence[Any], assembly: Assembly, ends: Sequence[tuple[str, st
         points.append(body.pose(assembly.d)[0])
         if body.shape is not None:
             largest = max(largest, reach(body.shape))
+    for part in (part for part in parts if isinstance(part, Geometry) and part.shape.solid):
+        if part.body in assembly.frames.moving:
+            points.append(assembly.in_world(part.body, assembly.params[f"{part.name}.point"]))
+            largest = max(largest, reach(part.shape))
     spread = np.ptp(np.asarray(points), axis=0).max() if points else 0.0
     return float(spread + 2.0 * largest) or 1.0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -12,7 +13,7 @@ from jax import Array
 
 from .coordinates import Coordinates
 from .forces import Input
-from .frames import Frames, columns, plus, stack, take
+from .frames import Frames, columns, minus, plus, stack, take
 
 
 @dataclass(frozen=True)
@@ -72,13 +73,14 @@ class Forces:
     dampers: Coordinates | None = None
     damping: tuple[str, ...] = ()
     motors: Coordinates | None = None
-    torques_of_motors: tuple[Input, ...] = ()
+    torques_of_motors: tuple[Callable[..., Array], ...] = ()
     forces: tuple[tuple[int, str, Input], ...] = ()
     torques: tuple[tuple[int, Input], ...] = ()
+    balls: tuple[tuple[int, int, str], ...] = ()  # frames a and b of ball joints, and the keys of their damping
 
     @property
     def empty(self) -> bool:
-        return not (self.frames.of_spins or self.dampers or self.motors or self.forces or self.torques)
+        return not (self.frames.of_spins or self.dampers or self.motors or self.forces or self.torques or self.balls)
 
     def __call__(self, t: Array, q: Array, u: Array, p: Any) -> Array:
         h = self._gyroscopic(u, p) if self.frames.of_spins else jnp.zeros_like(u)
@@ -87,6 +89,7 @@ class Forces:
             (self.motors, self._motors),
             (self.forces, self._forces),
             (self.torques, self._torques),
+            (self.balls, self._balls),
         )
         for present, load in elements:
             if present:
@@ -110,6 +113,17 @@ class Forces:
         assert self.dampers is not None
         rates, push = jax.vjp(partial(self.dampers.rates, q, p=p), u)
         return push(-stack(p, self.damping) * rates)[0]
+
+    def _balls(self, t: Array, q: Array, u: Array, p: Any) -> Array:
+        poses = self.frames.poses(q, p)
+        a, b = [a for a, _, _ in self.balls], [b for _, b, _ in self.balls]
+
+        def spins(u: Array) -> Array:
+            spin = self.frames.motion(u, poses, p)
+            return jnp.stack(minus(spin.pick(b).spin, spin.pick(a).spin))
+
+        spin, push = jax.vjp(spins, u)
+        return push(-stack(p, [key for _, _, key in self.balls]) * spin)[0]
 
     def _motors(self, t: Array, q: Array, u: Array, p: Any) -> Array:
         assert self.motors is not None

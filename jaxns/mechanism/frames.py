@@ -110,6 +110,10 @@ class Frames:
         n = len(self.moving)
         return (x[: -self.pads] if self.pads else x).reshape(n, -1)
 
+    def entry(self, kind: str, label: str) -> int | None:
+        """The entry of q that is the coordinate of a joint, where there is one."""
+        return None
+
     def poses(self, q: Array, p: Any) -> Poses:
         """All frames."""
         d = self.dimension

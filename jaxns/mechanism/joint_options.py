@@ -7,7 +7,7 @@ that the force T presses against w ≥ 0. It stays at w = 0, its contact force i
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,9 +15,13 @@ import jax.numpy as jnp
 from jax import Array
 
 from ..model.contacts import Contacts
+from .actuators import Actuator
 from .contacts import Coefficient, Member
 from .coordinates import Coordinates
+from .coupling import joint_of
 from .errors import MechanismError, number
+from .forces import moduli as of_spring
+from .forces import read_input
 from .frames import Frames, stack
 from .joints import Joint, Row
 from .pairs import PointsOn
@@ -98,6 +102,33 @@ def friction(
         keys.extend(assembly.add(joint.owner, joint.label, {"friction": bound}))
     slips = PadSlips(Coordinates.of(frames, [row for _, row in rough]))
     return [Contacts(PadGaps(frames), slips, mu=1.0)], [joint.label for joint, _ in rough], tuple(keys)
+
+
+def moduli(
+    joints: Sequence[tuple[Joint, Row]], balls: Sequence[Joint], assembly: Assembly
+) -> tuple[list[tuple[Row, dict[str, str]]], list[tuple[Row, str]], tuple[tuple[int, int, str], ...]]:
+    """Springs and dampers along coordinates, as `forces.moduli` has them; armature; the damping of ball joints."""
+    elements, rotors, damped = [], [], []
+    for joint, row in joints:
+        if joint.stiffness is not None or joint.damping is not None:
+            elements.append((row, of_spring(joint, assembly, 0.0)))
+        if joint.armature is not None:
+            value = number(joint.owner, "armature", joint.armature, least=0.0)
+            rotors.append((row, assembly.add(joint.owner, joint.label, {"armature": value})[0]))
+    for joint in balls:
+        value = number(joint.owner, "damping", joint.damping, least=0.0)
+        damped.append((*joint.indices(assembly), assembly.add(joint.owner, joint.label, {"damping": value})[0]))
+    return elements, rotors, tuple(damped)
+
+
+def motors(
+    joints: Sequence[Joint], moved: Sequence[tuple[Joint, Row]], actuators: Sequence[Actuator], assembly: Assembly
+) -> tuple[list[Row], tuple[Callable[..., Array], ...]]:
+    """The coordinates of motors and actuators, and their torques or forces."""
+    own = [(joint, row) for joint, row in moved if joint.motor is not None]
+    torques = [read_input(joint, "motor", joint.motor, joint.label, assembly) for joint, _ in own]
+    rows = [joint_of(part.owner, part.joint, joints, assembly.d).coordinate_row(assembly) for part in actuators]
+    return [row for _, row in own] + rows, (*torques, *(part.read(assembly) for part in actuators))
 
 
 def clearances(joints: Sequence[Joint], assembly: Assembly) -> list[Touching]:

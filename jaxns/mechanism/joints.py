@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any, ClassVar, NamedTuple
 
 import jax.numpy as jnp
@@ -36,14 +36,19 @@ class Joint(Pair):
     - motor: a torque or force, as a number, a `Signal` or a function `(t, coordinate, rate, p)`
     - limits: (low, high), contacts with the restitution e_N
     - friction: a bound on its torque or force, set-valued, whatever the joint carries
+    - stiffness and rest: a spring along the coordinate, without load at `rest`; damping, also of a `Spherical` joint
+    - armature: inertia along the coordinate, of a rotor behind its gear
 
     What a `Revolute` joint in the plane and a `Spherical` one in space can have:
 
     - clearance: how far the journal on b, of the given `radius`, can move in its bearing on a; with impact and friction by
       e_N, e_F, mu
 
+    With loop=True the joint stays a constraint in minimal coordinates, where it would else be a link of the tree.
+
     Parameters: "name.point_a" and "name.point_b" in the frames of the bodies, "name.motor", "name.low", "name.high",
-    "name.friction", "name.clearance", "name.radius", "name.e_N", "name.e_F", "name.mu", as far as they are given.
+    "name.friction", "name.stiffness", "name.rest", "name.damping", "name.armature", "name.clearance", "name.radius",
+    "name.e_N", "name.e_F", "name.mu", as far as they are given.
     """
 
     at: Any = None
@@ -54,6 +59,11 @@ class Joint(Pair):
     motor: Any = None
     limits: Any = None
     friction: Any = None
+    stiffness: Any = None
+    rest: Any = 0.0
+    damping: Any = None
+    armature: Any = None
+    loop: bool = False
     clearance: Any = None
     radius: Any = None
     e_N: Any = 0.0
@@ -77,9 +87,10 @@ class Joint(Pair):
             )
         if self.clearance is not None and self.radius is None:
             raise MechanismError(f"{self.owner}: a joint with clearance has a journal; give its radius=.")
-        if self.uses_coordinate and not self.coordinate[d - 2]:
+        if self.uses_coordinate and not self.coordinate[d - 2] and not self.only_damped:
             raise MechanismError(
-                f"{self.owner}: drive, motor, limits and friction are for Revolute and Prismatic joints."
+                f"{self.owner}: drive, motor, limits, friction, stiffness, damping and armature are for Revolute and "
+                "Prismatic joints."
             )
 
     def rows(self, assembly: Assembly, more: Sequence[str] = ()) -> list[Row]:
@@ -93,7 +104,13 @@ class Joint(Pair):
 
     @property
     def uses_coordinate(self) -> bool:
-        return any(x is not None for x in (self.drive, self.motor, self.limits, self.friction))
+        moduli = (self.stiffness, self.damping, self.armature)
+        return any(x is not None for x in (self.drive, self.motor, self.limits, self.friction, *moduli))
+
+    @property
+    def only_damped(self) -> bool:
+        """Whether it is a ball with damping, which needs no coordinate."""
+        return self.link == "spherical" and not replace(self, damping=None).uses_coordinate
 
     def coordinate_row(self, assembly: Assembly) -> Row:
         """Its coordinate, after `rows`."""
@@ -107,7 +124,8 @@ class Joint(Pair):
 
     def values(self, assembly: Assembly, more: Sequence[str] = ()) -> dict[str, Any]:
         """Parameters of the rows of this joint, and more of them."""
-        kinds = (*self.kinds(assembly.d), *([self.coordinate[assembly.d - 2]] if self.uses_coordinate else []))
+        own = [self.coordinate[assembly.d - 2]] if self.uses_coordinate and not self.only_damped else []
+        kinds = (*self.kinds(assembly.d), *own)
         needed = {key for kind in kinds for key in READS[kind]} | set(more)
         found: dict[str, Any] = {}
         if "point_a" in needed:

@@ -12,22 +12,30 @@ from jax import Array
 
 from ..model.system import Problem, System
 from . import joint_options, start, touch
+from .actuators import Actuator
 from .constraints import Constraint
 from .contacts import Gaps, Slips
 from .coordinates import Coordinates
+from .coupling import Coupling, couplings
 from .drawing import Drawing
-from .dynamics import Forces, Kinematics, Mass, Potential
+from .dynamics import Forces, Kinematics, Potential
 from .errors import MechanismError
-from .forces import Damper, Force, Spring, Torque, TorsionSpring, read_drive, read_input
+from .forces import Damper, Force, Spring, Torque, TorsionSpring, read_drive
 from .frames import Frames, take
-from .joints import Joint, Row
+from .geometry import Geometry
+from .joints import READS, Joint, Row
 from .parts import Assembly, Body, frames_of
 from .rolling import Rolling, Skate, VelocityConstraint
+from .rotors import inertia
 from .touch import Touch
 from .tree.conversion import body_state, joint_state
 from .tree.frames import JointFrames
-from .tree.inertia import Gyroscopic, TreeMass
 from .tree.links import links_of, tree_parameters
+
+PARTS = (
+    *(Body, Geometry, Joint, Coupling, Rolling, Skate, Touch),
+    *(Spring, Damper, TorsionSpring, Force, Torque, Actuator),
+)
 
 
 class Mechanism:
@@ -36,6 +44,7 @@ class Mechanism:
     - parts: `Body`, joints, force elements and `Touch`, in any order. Bodies go by name; "ground" is the world
     - gravity: two entries for a planar mechanism, three for a spatial one
     - coordinates: "bodies", those of every body, with joints as constraints; or "joints", minimal coordinates, see below
+    - state: (q, u) in the coordinates of joints, in which it begins instead of the configuration in which it is given
 
     It has
 
@@ -75,10 +84,10 @@ class Mechanism:
     frames: Frames
     _other: Mechanism | None = None
 
-    def __init__(self, *parts: Any, gravity: Any = (0.0, -9.81), coordinates: str = "bodies"):
+    def __init__(self, *parts: Any, gravity: Any = (0.0, -9.81), coordinates: str = "bodies", state: Any = None):
         if coordinates not in ("bodies", "joints"):
             raise MechanismError(f'Mechanism: coordinates must be "bodies" or "joints", got {coordinates!r}.')
-        self.parts, self.gravity, self.coordinates = parts, gravity, coordinates
+        self.parts, self.gravity, self.coordinates, self.state = parts, gravity, coordinates, state
         weight = np.asarray(gravity, float)
         if weight.shape not in ((2,), (3,)) or not np.all(np.isfinite(weight)):
             raise MechanismError(f"Mechanism: gravity must have two entries (plane) or three (space), got {gravity!r}.")
@@ -89,15 +98,16 @@ class Mechanism:
     def _assembly(self, gravity: np.ndarray) -> Assembly:
         """Bodies and their parameters."""
         d = gravity.shape[0]
-        known = (Body, Joint, Rolling, Skate, Spring, Damper, TorsionSpring, Force, Torque, Touch)
         for part in self.parts:
-            if not isinstance(part, known):
+            if not isinstance(part, PARTS):
                 raise MechanismError(
                     f"Mechanism: {part!r} is no part; parts are bodies, joints, force elements and Touch."
                 )
         bodies = self._all(Body)
         for body in bodies:
             body.check(d)
+            if body.massless and self.coordinates == "bodies":
+                raise MechanismError(f'{body.owner}: it has no mass, which takes coordinates="joints".')
         self.frames = frames_of(bodies, d, sum(joint.friction is not None for joint in self._all(Joint)))
         if not self.frames.moving:
             raise MechanismError("Mechanism: there is no body that moves.")
@@ -110,6 +120,8 @@ class Mechanism:
                 values = dict(zip(("mass", "inertia"), body.inertias(d), strict=True))
             shape = {} if body.shape is None else body.shape.parameters()
             assembly.add(body.owner, body.name, values | shape)
+        for geometry in self._all(Geometry):
+            geometry.read(assembly)
         return assembly
 
     def _all(self, *kinds: type) -> list[Any]:
@@ -120,16 +132,21 @@ class Mechanism:
         joints = self._all(Joint)
         rows = self._rows(joints, assembly)
         frames = self.frames
-        moved = [(joint, joint.coordinate_row(assembly)) for joint in joints if joint.uses_coordinate]
+        with_coordinate = [joint for joint in joints if joint.uses_coordinate and not joint.only_damped]
+        moved = [(joint, joint.coordinate_row(assembly)) for joint in with_coordinate]
         driven = [(joint, row) for joint, row in moved if joint.drive is not None]
         drives = tuple(read_drive(joint, joint.drive, joint.label, assembly) for joint, _ in driven)
-        motors = [(joint, row) for joint, row in moved if joint.motor is not None]
-        torques = tuple(read_input(joint, "motor", joint.motor, joint.label, assembly) for joint, _ in motors)
+        motors, torques = joint_options.motors(joints, moved, self._all(Actuator), assembly)
         on, along = self._rolling(assembly)
-        last = (*(joint.label for joint, _ in driven), *(part.label for part in self._all(Rolling)))
+        coupled = couplings(frames, self._all(Coupling), joints, assembly)
+        owners = [joint for joint, _ in driven] + self._all(Coupling)
+        last = (*(part.label for part in owners), *(part.label for part in self._all(Rolling)))
         of_drives = Coordinates.of(frames, [row for _, row in driven]) if driven else None
-        constraint = Constraint.of(frames, rows, of_drives, drives, on, last)
+        constraint = Constraint.of(frames, rows, of_drives, drives, on, last, coupled)
         elements = [part.read(assembly) for part in self._all(Spring, Damper, TorsionSpring)]
+        balls = [joint for joint in joints if joint.damping is not None and joint.only_damped]
+        own_elements, rotors, balls_damped = joint_options.moduli(moved, balls, assembly)
+        elements += own_elements
         springs = [(row, keys) for row, keys in elements if "stiffness" in keys]
         dampers = [(row, keys) for row, keys in elements if "damping" in keys]
         stops, stopped = joint_options.limits(frames, moved, assembly)
@@ -145,10 +162,11 @@ class Mechanism:
             frames,
             Coordinates.of(frames, [row for row, _ in dampers]) if dampers else None,
             tuple(keys["damping"] for _, keys in dampers),
-            Coordinates.of(frames, [row for _, row in motors]) if motors else None,
+            Coordinates.of(frames, motors) if motors else None,
             torques,
             forces=tuple(part.read(assembly) for part in self._all(Force)),
             torques=tuple(part.read(assembly) for part in self._all(Torque)),
+            balls=balls_damped,
         )
         touching = [touch.read(part, assembly) for part in self._all(Touch)]
         touching.extend(joint_options.clearances(joints, assembly))
@@ -156,17 +174,17 @@ class Mechanism:
         self.contacts: tuple[str, ...] = (*names, *stopped, *rough)
         self.constraints: tuple[str, ...] = constraint.owners
         params = {key: jnp.asarray(value, float) for key, value in assembly.params.items()}
-        tree = frames if isinstance(frames, JointFrames) else None
+        mass, gyroscopic = inertia(frames, rotors)
         self.system = System(
             params,
-            Mass(frames) if tree is None else TreeMass(tree),
+            mass,
             potential=potential,
             force=None if forces.empty else forces,
             kinematics=Kinematics(frames) if frames.nq != frames.nu else None,
             constraint=constraint if constraint.owners else None,
             velocity_constraint=along,
             contacts=(*contacts, *stops, *pads),
-            gyroscopic_force=None if tree is None else Gyroscopic(tree),
+            gyroscopic_force=gyroscopic,
         )
         self.draw = Drawing.of(self.frames, self.parts, assembly, tuple(gaps))
 
@@ -177,9 +195,14 @@ class Mechanism:
             found, links = links_of(self.frames, joints, assembly)
             self.frames = JointFrames.of(self.frames, found)
         rows: list[Row] = []
+        moved = {name for part in self._all(Coupling) for name in part.joints}
+        moved |= {part.joint for part in self._all(Actuator)}
         for joint in joints:
             in_tree = any(joint is link for link in links)
-            own = joint.rows(assembly, tree_parameters(joint, assembly.d) if in_tree else ())
+            more = list(tree_parameters(joint, assembly.d)) if in_tree else []
+            if joint.label in moved:
+                more += READS[joint.coordinate[assembly.d - 2]]
+            own = joint.rows(assembly, more)
             rows.extend(() if in_tree else own)
         return rows
 
@@ -194,6 +217,13 @@ class Mechanism:
     def _start(self, assembly: Assembly) -> None:
         """The initial state: as given, or the nearest one in which joints meet."""
         given = start.given_state(self.frames, assembly)
+        if self.state is not None:
+            chosen = self.state if self.coordinates == "joints" else self.to_bodies(*self.state)
+            self.q0, self.u0 = start.of_bodies(self.system, chosen, self.contacts, self.constraints)
+            return
+        if any(body.massless for body in self._all(Body)):
+            self.q0, self.u0 = start.of_bodies(self.system, self.to_joints(*given), self.contacts, self.constraints)
+            return
         if self.coordinates == "bodies":
             self.q0, self.u0 = start.of_bodies(self.system, given, self.contacts, self.constraints)
             return
@@ -273,7 +303,7 @@ class Mechanism:
     def _in(self, coordinates: str) -> Mechanism:
         """The same parts in the other coordinates."""
         if self._other is None:
-            self._other = Mechanism(*self.parts, gravity=self.gravity, coordinates=coordinates)
+            self._other = Mechanism(*self.parts, gravity=self.gravity, coordinates=coordinates, state=self.state)
         return self._other
 
     @property
@@ -291,8 +321,8 @@ class Mechanism:
         listed = {
             "bodies": self.frames.moving,
             "fixed": self.frames.fixed,
-            "joints": [part.owner for part in self._all(Joint, Rolling, Skate)],
-            "forces": [part.owner for part in self._all(Spring, Damper, TorsionSpring, Force, Torque)],
+            "joints": [part.owner for part in self._all(Joint, Coupling, Rolling, Skate)],
+            "forces": [part.owner for part in self._all(Spring, Damper, TorsionSpring, Force, Torque, Actuator)],
             "contacts": [f"{self.contacts.count(name)} of {name}" for name in dict.fromkeys(self.contacts)],
         }
         lines.extend(f"  {what}: {', '.join(names)}" for what, names in listed.items() if names)

@@ -13,6 +13,7 @@ from .. import scene
 from .shapes import Box, Capsule, ConvexPolygon, Cylinder, Disk, Ellipse, Ellipsoid, HalfSpace, Shape, Sphere
 from .shapes.base import Values
 from .shapes.flat import corner_signs
+from .shapes.polyhedron import PolyhedronKind
 
 FACES = np.array([[0, 1, 2, 3], [4, 5, 6, 7], [0, 1, 5, 4], [1, 2, 6, 5], [2, 3, 7, 6], [3, 0, 4, 7]])  # of a cuboid
 FAR = 20.0  # reach of a half-space, in sizes of the mechanism
@@ -29,6 +30,9 @@ def outlines(kind: Any, v: Values, position: Array, rotation: Array, color: str,
     if kind is Box:
         corners = position + (0.5 * v["size"] * corner_signs(3)) @ rotation.T
         return [scene.polygon(corners[FACES], color=color, width=1.0)]
+    if isinstance(kind, PolyhedronKind):
+        corners = position + v["corners"] @ rotation.T
+        return [scene.polygon(corners[np.asarray(kind.faces)], color=color, width=0.5)]
     profile = _SPACE[kind](v) if kind in _SPACE else None
     if profile is None:
         return []

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from .errors import MechanismError, direction, number, vector
 from .frames import GROUND, Frames
 from .shapes import Shape
+
+if TYPE_CHECKING:
+    from .geometry import Geometry
 
 
 @dataclass(frozen=True)
@@ -23,6 +26,8 @@ class Body:
       (3, 3). Left out, they follow from the shape with `density` (mass per area in the plane)
     - position of the centre of mass; `angle` in the plane, `orientation`, a unit quaternion (w, x, y, z), in space
     - velocity of the centre of mass, and `spin`: in the plane a number, in space the angular velocity in the body's basis
+
+    With coordinates="joints" mass and inertia may be zero: a frame between two joints, which carries other bodies alone.
 
     Other arguments:
 
@@ -52,6 +57,13 @@ class Body:
     @property
     def owner(self) -> str:
         return f"Body {self.name!r}"
+
+    @property
+    def massless(self) -> bool:
+        """Whether it is a mere frame between joints, which has coordinates in those of joints alone."""
+        if self.fixed or self.mass is None or self.inertia is None:
+            return False
+        return not np.any(np.asarray(self.mass)) and not np.any(np.asarray(self.inertia))
 
     def check(self, d: int) -> None:
         """Complain about what cannot be in a mechanism of dimension d."""
@@ -107,8 +119,10 @@ class Body:
             inertia = density * np.asarray(moments) if inertia is None else inertia
         elif self.density is not None:
             raise MechanismError(f"{self.owner}: density is given beside mass and inertia; leave one of them out.")
-        mass = number(self.owner, "mass", mass, positive=True)
         inertia = np.asarray(inertia, float)
+        if self.massless:
+            return 0.0, inertia
+        mass = number(self.owner, "mass", mass, positive=True)
         if inertia.shape not in ([()] if d == 2 else [(3,), (3, 3)]):
             expected = "a number" if d == 2 else "three principal moments or a tensor (3, 3)"
             raise MechanismError(f"{self.owner}: inertia must be {expected}, got shape {inertia.shape}.")
@@ -154,6 +168,7 @@ class Assembly:
     frames: Frames
     bodies: dict[str, Body]
     params: dict[str, Any] = field(default_factory=dict)
+    geometries: dict[str, Geometry] = field(default_factory=dict)
 
     @property
     def d(self) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,13 +13,14 @@ from ..model.contacts import Contacts
 from .contacts import Coefficient, Gaps, Kind, Member, Slips
 from .errors import MechanismError, number
 from .frames import Frames
+from .geometry import Solid, solid_of
 from .pairs import PairFunction, count, pairings
 from .parts import Assembly, Pair
 
 
 @dataclass(frozen=True)
 class Touch(Pair):
-    """Contact with impact and friction between the shapes of the bodies a and b.
+    """Contact with impact and friction between a and b, each a body with its shape or a `Geometry`, by name.
 
     - e_N, e_F, mu: restitution and friction coefficients; with mu=None there are no friction rows at all
     - law: the friction law, by default `jaxns.Coulomb()`. `mu` has several entries for laws that take them
@@ -91,31 +92,22 @@ def all_gaps(frames: Frames, touching: Sequence[Touching]) -> Gaps:
 
 def _read_shapes(part: Any, assembly: Assembly) -> tuple[Entry, ...]:
     """What can touch between the bodies of a part."""
-    part.indices(assembly)
-    kinds, sizes = [], []
-    for body in (part.a, part.b):
-        shape = assembly.bodies[body].shape if body in assembly.bodies else None
-        if shape is None:
-            raise MechanismError(
-                f"{part.owner}: {body!r} has no shape; give it shape=…"
-                + (", on a fixed body of its own." if body not in assembly.bodies else ".")
-            )
-        kinds.append(shape.kind)
-        sizes.append(shape.parameters())
-    names = [type(assembly.bodies[body].shape).__name__ for body in (part.a, part.b)]
-    found = pairings(kinds[0], kinds[1])
+    solids = [solid_of(assembly, part.owner, name) for name in (part.a, part.b)]
+    replace(part, a=solids[0].body, b=solids[1].body, name=part.label).indices(assembly)
+    found = pairings(solids[0].shape.kind, solids[1].shape.kind)
     if not found:
+        names = [type(solid.shape).__name__ for solid in solids]
         raise MechanismError(f"{part.owner}: there is no contact between {names[0]} and {names[1]}.")
-    return _entries(part, assembly, found, (part.a, part.b), sizes)
+    return _entries(part, assembly, found, solids)
 
 
 def _entries(
     part: Any,
     assembly: Assembly,
     found: Sequence[tuple[bool, PairFunction]],
-    bodies: tuple[str, str],
-    sizes: Sequence[dict[str, Any]],
+    solids: Sequence[Solid],
 ) -> tuple[Entry, ...]:
+    sizes = [solid.shape.parameters() for solid in solids]
     counts = [count(f, sizes[swapped], sizes[not swapped], assembly.d) for swapped, f in found]
     wanted = tuple(range(sum(counts))) if part.points is None else tuple(part.points)
     if not wanted or not all(isinstance(k, (int, np.integer)) and 0 <= k < sum(counts) for k in wanted):
@@ -125,11 +117,13 @@ def _entries(
         which = tuple(int(k) - first for k in wanted if first <= k < first + n)
         first += n
         order = (1, 0) if swapped else (0, 1)
-        frames = [assembly.frames.index(bodies[k]) for k in order]
-        keys = [tuple((name, f"{bodies[k]}.{name}") for name in sizes[k]) for k in order]
+        first_one, second_one = (solids[k] for k in order)
+        frames = [assembly.frames.index(solid.body) for solid in (first_one, second_one)]
+        keys = [tuple((name, f"{solids[k].label}.{name}") for name in sizes[k]) for k in order]
+        places = (first_one.point, second_one.point), (first_one.turn, second_one.turn)
         if which:
             alike = (f, tuple(np.shape(value) for k in order for value in sizes[k].values()))
-            entries.append(Entry(alike, n, which, Member(frames[0], frames[1], keys[0], keys[1], (None, None))))
+            entries.append(Entry(alike, n, which, Member(frames[0], frames[1], keys[0], keys[1], *places)))
     return tuple(entries)
 
 

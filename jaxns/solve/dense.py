@@ -28,6 +28,7 @@ from .lanes import largest
 
 BLOCK, LANES_BLOCK = 5, 7  # pivots at least, of one system and of many
 MANY = 64  # rows from which on unrolled sums compile for too long
+FEW = 24  # rows up to which a single system needs neither blocks nor products of matrices
 
 
 def pivot_threshold(dtype: jnp.dtype) -> float:
@@ -45,9 +46,9 @@ def eliminate(A: Array, b: Array) -> Array:
     """Solve A x = b with diagonal pivots; a vanishing pivot sets its unknown to zero.
 
     A has shape (n, n, *lanes), b has shape (n, k, *lanes): k right-hand sides for each lane. Blocks of pivots, each by
-    Gauss-Jordan elimination as a loop: unrolled code compiles slowly, and XLA repeats work when it fuses the steps. With
-    lanes, the loop runs over the rows of the block alone, and all rows below lose them at once, so that a block passes
-    through memory once; a single system is small enough to be changed in each step.
+    Gauss-Jordan elimination as a loop: unrolled code compiles slowly, and XLA repeats work when it fuses the steps. The
+    loop runs over the rows of the block alone, and all rows below lose them at once, so that a block passes through memory
+    once; a single system of a few rows is small enough to be changed in each step.
     """
     floor = pivot_threshold(A.dtype) * _diagonal_size(A)
     block = max(BLOCK if A.ndim == 2 else LANES_BLOCK, A.shape[0] // 8)  # few blocks, for the sake of compilation
@@ -56,7 +57,7 @@ def eliminate(A: Array, b: Array) -> Array:
     while left.shape[0]:
         size = min(block, left.shape[0])
         step = lambda k, Ab: _gauss_jordan(k, Ab, floor)[0]  # noqa: E731
-        if A.ndim == 2:
+        if A.ndim == 2 and A.shape[0] <= FEW:
             left = lax.fori_loop(0, size, step, left)
             finished.append(left[:size, size:])
             left = left[size:, size:]
@@ -154,7 +155,7 @@ def matmul_lanes(A: Array, B: Array) -> Array:
     """A @ B in every lane; (n, m, *lanes) and (m, k, *lanes), as fused arithmetic instead of small BLAS calls."""
     if A.shape[1] == 0:
         return jnp.zeros((A.shape[0], *B.shape[1:]), A.dtype)
-    if A.shape[1] > MANY:
+    if A.shape[1] > (FEW if A.ndim == 2 else MANY):
         return jnp.einsum("ij...,jk...->ik...", A, B)
     product = A[:, 0, None] * B[None, 0]
     for j in range(1, A.shape[1]):

@@ -2,6 +2,7 @@
 
 from .base import Shape
 from .flat import Box, ConvexPolygon, HalfSpace
+from .polyhedron import ConvexPolyhedron
 from .round import Bore, Capsule, Cylinder, Disk, Ellipse, Ellipsoid, Sphere
 from .surface import Surface
 
@@ -10,6 +11,7 @@ __all__ = [
     "Box",
     "Capsule",
     "ConvexPolygon",
+    "ConvexPolyhedron",
     "Cylinder",
     "Disk",
     "Ellipse",

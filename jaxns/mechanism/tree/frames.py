@@ -79,6 +79,12 @@ class JointFrames(Frames):
     def nu(self) -> int:
         return int(self.places[1][-1]) + self.pads
 
+    def entry(self, kind: str, label: str) -> int | None:
+        """The entry of q that is the coordinate of a joint: of a hinge or a slide that is a link."""
+        wanted = {"angle": "revolute", "twist": "revolute", "slide": "prismatic"}.get(kind)
+        found = [k for k, link in enumerate(self.links) if link.label == label and link.kind == wanted]
+        return int(self.places[0][found[0]]) if found else None
+
     @cached_property
     def paths(self) -> Paths:
         n = len(self.moving)

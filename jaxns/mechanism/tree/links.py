@@ -60,7 +60,7 @@ def links_of(frames: Frames, joints: Sequence[Joint], assembly: Assembly) -> tup
     ends = []
     for joint in joints:
         joint.check(assembly)
-        if joint.link and joint.clearance is None:
+        if joint.link and joint.clearance is None and not joint.loop:
             ends.append((joint, *joint.indices(assembly)))
     moving = len(frames.moving)
     ground = frames.index("ground")
