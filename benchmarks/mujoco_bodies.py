@@ -23,15 +23,16 @@ GROUND = '<geom name="ground" type="plane" size="5 5 1" condim="3"/>'
 BOX = '<geom name="{name}" type="box" size="{half}" pos="{pos}" condim="3"/>'
 INERTIA = '<inertial pos="0 0 0" mass="{mass}" diaginertia="1 1 1"/>'
 WORLDS = {
-    "square": '<body name="a" simple="false" pos="0 0 0"><joint type="slide" axis="1 0 0"/><joint type="slide" axis="0 0 1"/>'
-    '<joint type="hinge" axis="0 -1 0"/>' + INERTIA.format(mass=1.0) + BOX.format(name="a", half=".03 .03 .03", pos="0 0 0")
-    + "</body>",
-    "cube": '<body name="a" simple="false"><freejoint/>' + INERTIA.format(mass=0.37) + BOX.format(name="a", half=".05 .05 .05", pos="0 0 0")
-    + "</body>",
+    "square": '<body name="a" simple="false" pos="0 0 0"><joint type="slide" axis="1 0 0"/>'
+    '<joint type="slide" axis="0 0 1"/><joint type="hinge" axis="0 -1 0"/>' + INERTIA.format(mass=1.0)
+    + BOX.format(name="a", half=".03 .03 .03", pos="0 0 0") + "</body>",
+    "cube": '<body name="a" simple="false"><freejoint/>' + INERTIA.format(mass=0.37)
+    + BOX.format(name="a", half=".05 .05 .05", pos="0 0 0") + "</body>",
     "elbow": '<body name="a" simple="false"><freejoint/>' + INERTIA.format(mass=0.37)
     + BOX.format(name="a", half=" ".join(map(str, 0.5 * LINK)), pos="0 0 0")
     + f'<body name="b" simple="false" pos="{" ".join(map(str, HINGE_1))}"><joint name="hinge" type="hinge" axis="0 1 0"/>'
-    + INERTIA.format(mass=0.37) + BOX.format(name="b", half=" ".join(map(str, 0.5 * LINK)), pos="0.035 0 0") + "</body></body>",
+    + INERTIA.format(mass=0.37) + BOX.format(name="b", half=" ".join(map(str, 0.5 * LINK)), pos="0.035 0 0")
+    + "</body></body>",
 }  # fmt: skip
 CONTACT = {"stiffness": (1e3, 1e8), "damping": (1.0, 1e5)}  # per unit of effective mass; searched by their logarithms
 GUESS = {"stiffness": 1e5, "damping": 1e2}

@@ -6,12 +6,11 @@ import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
 from jax import Array
 from jax.flatten_util import ravel_pytree
 
@@ -32,6 +31,9 @@ from .arguments import (
 )
 from .fit_card import card_of_fit
 from .least_squares import Box, Descent, Method
+
+if TYPE_CHECKING:
+    import optax
 
 RANK_TOLERANCE = 1e-12  # eigenvalues of JᵀJ, for relative parameters, below this fraction of the largest count as zero
 CHUNK = 5  # iterations between two movements of a progress bar
@@ -181,6 +183,8 @@ def identify(
 def _method(optimizer: Any, tol: float, forward: bool) -> Method:
     if optimizer is None or optimizer == "levenberg-marquardt":
         return least_squares.levenberg_marquardt(tol)
+    import optax  # takes a quarter of the time of `import jax`
+
     if isinstance(optimizer, optax.GradientTransformation):
         return least_squares.by_optax(optimizer, tol, forward)
     raise TypeError(

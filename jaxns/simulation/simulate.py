@@ -93,7 +93,7 @@ def simulate(
             system, begin, *loop.scan(system, integrator, tol, begin, num_steps // save_every, save_every)
         )
     system, q0, u0 = jax.tree.map(_strong, (system, q0, u0))
-    initial = q0, u0, np.asarray(dt, q0.dtype), np.asarray(t0, q0.dtype)
+    initial: tuple[Any, ...] = q0, u0, np.asarray(dt, q0.dtype), np.asarray(t0, q0.dtype)
     check_affinity(system, initial[3], q0, u0)
     if check:
         here = initial[3], q0, u0
@@ -119,7 +119,7 @@ def _run_in_chunks(
     system: System,
     integrator: Integrator,
     tol: float,
-    initial: tuple[Any, Any, Any, Any],
+    initial: tuple[Any, ...],
     num_steps: int,
     save_every: int,
     progress: bool | None,
