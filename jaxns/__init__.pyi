@@ -10,6 +10,7 @@ from .analysis.records import read_csv
 from .analysis.sensitivity import GradientReport, Sensitivity, gradient_report, sensitivity
 from .analysis.shooting import Shooting
 from .contact_problems.solution import ContactSolution, solve_contacts
+from .exploring.explore import explore
 from .host.cache import cache
 from .integrators.energy.one_step import EnergyConstantMass, EnergyCoordinateMass, EnergyDecomposedMass
 from .integrators.energy.quaternion import EnergyQuaternion, EnergyQuaternionTwoStep
@@ -145,6 +146,7 @@ __all__ = [
     "contact_problems",
     "convergence_study",
     "energy",
+    "explore",
     "failed_lanes",
     "gradient_report",
     "identify",

@@ -74,10 +74,19 @@ def animate(
     speed = duration / PLAYBACK if speed is None else speed
     count = max(2, min(MAX_FRAMES, end, round(duration / speed * fps) + 1))
     rows = np.abs(t[:, None] - np.linspace(t[0], t[-1], count)).argmin(axis=0)
-    scene = jax.tree.map(np.asarray, _frames(draw, traj.t[rows], traj.q[rows], system.params))
+    scene = _frames(draw, traj.t[rows], traj.q[rows], system.params)
+    return assembled(scene, shapes, traj, rows, speed=speed, title=title)
+
+
+def assembled(
+    scenes: Scene, shapes: Scene, traj: Trajectory, rows: np.ndarray, *, speed: float, title: str
+) -> Animation:
+    """An animation of rows (F,) of a trajectory from their scenes, all arrays with an axis of frames, and one's shapes."""
+    scene = jax.tree.map(np.asarray, scenes)
     paths = tuple(_by_frames(path, shape.points.shape) for path, shape in zip(scene.paths, shapes.paths, strict=True))
     if not all(np.isfinite(values).all() for values in (*(p.points for p in paths), scene.contact_points)):
         raise ValueError("animate: the drawing has points that are not finite.")
+    end, t = int(rows[-1]) + 1, np.asarray(traj.t)
     n, f = scene.tangents.shape[1:3]
     P_N, P_F = np.asarray(traj.P_N)[:end, :n], np.asarray(traj.P_F)[:end, :n, :f]
     normal, friction = _mean_forces(P_N, t, rows), _mean_forces(P_F, t, rows)
