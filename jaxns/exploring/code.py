@@ -47,18 +47,17 @@ def call_of(value: Any) -> str:
     """An integrator as it is written, with the options that are not the usual ones.
 
     >>> import jaxns as ns
-    >>> call_of(ns.Located(ns.Lobatto(stages=3), impacts=2))
-    'ns.Located(ns.Lobatto(stages=3), impacts=2)'
+    >>> call_of(ns.Located(ns.Lobatto(stages=2), impacts=2))
+    'ns.Located(ns.Lobatto(stages=2), impacts=2)'
     """
     if not dataclasses.is_dataclass(value):
         return repr(value)
     arguments: list[str] = []
-    for k, field in enumerate(f for f in dataclasses.fields(value) if f.init):
+    for field in dataclasses.fields(value):
         own = getattr(value, field.name)
-        if field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING:
-            arguments.append(call_of(own) if k == len(arguments) else f"{field.name}={call_of(own)}")
-        elif own != (field.default if field.default_factory is dataclasses.MISSING else field.default_factory()):
-            arguments.append(f"{field.name}={call_of(own)}")
+        usual = field.default if field.default_factory is dataclasses.MISSING else field.default_factory()
+        if own != usual:
+            arguments.append(call_of(own) if dataclasses.is_dataclass(own) else f"{field.name}={call_of(own)}")
     return f"ns.{type(value).__name__}({', '.join(arguments)})"
 
 
