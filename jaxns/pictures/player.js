@@ -1,6 +1,6 @@
-"use strict";
 const element = (id) => document.getElementById(id);
 const canvas = element("canvas"), ctx = canvas.getContext("2d");
+let solids = null; // for films in space, where the browser has WebGL
 const dark = matchMedia("(prefers-color-scheme: dark)");
 const LIGHT = [0.35, -0.5, 0.79];
 
@@ -24,13 +24,26 @@ function camera() {
   const extent = (axis) => axis.reduce((sum, c, i) => sum + Math.abs(c) * (bounds[1][i] - bounds[0][i]), 0);
   const room = { width: Math.max(width - 24, 40), height: Math.max(height - 64, 40) }; // texts at the top keep their place
   const scale = view.zoom * Math.min(room.width / extent(axes[0]), room.height / extent(axes[1]));
-  const along = (axis, p, i) => { let s = 0; for (let k = 0; k < d; k++) s += axis[k] * (p[i + k] - center[k]); return s; };
+  const middle = element("follow").checked ? focus() : center;
+  const along = (axis, p, i) => { let s = 0; for (let k = 0; k < d; k++) s += axis[k] * (p[i + k] - middle[k]); return s; };
   return {
-    scale,
+    scale, axes, center: middle, ratio: devicePixelRatio || 1, shift: [view.x, view.y + 14],
     x: (p, i) => 0.5 * width + view.x + scale * along(axes[0], p, i),
     y: (p, i) => 0.5 * height + 14 + view.y - scale * along(axes[1], p, i),
     depth: (p, i) => (space ? along(axes[2], p, i) : 0),
   };
+}
+
+// The middle of all that moves, in this frame.
+function focus() {
+  const low = Array(d).fill(Infinity), high = Array(d).fill(-Infinity);
+  for (const path of data.paths.filter((path) => !path.ground && path.color !== "shadow"))
+    for (const piece of path.pieces.filter((piece) => piece.moving || piece.maps !== null))
+      pointsOf(piece, frame).forEach((v, i) => {
+        low[i % d] = Math.min(low[i % d], v);
+        high[i % d] = Math.max(high[i % d], v);
+      });
+  return low.every(Number.isFinite) ? low.map((v, k) => 0.5 * (v + high[k])) : center;
 }
 
 function pointsOf(piece, f) {
@@ -76,15 +89,27 @@ function inside(path, points, from) {
 // One picture ------------------------------------------------------------------------------------------------------
 function draw() {
   const ratio = devicePixelRatio || 1, width = canvas.clientWidth, height = canvas.clientHeight;
-  if (canvas.width !== Math.round(width * ratio) || canvas.height !== Math.round(height * ratio)) {
-    canvas.width = Math.round(width * ratio);
-    canvas.height = Math.round(height * ratio);
-  }
+  for (const layer of solids ? [canvas, element("solids")] : [canvas])
+    if (layer.width !== Math.round(width * ratio) || layer.height !== Math.round(height * ratio)) {
+      layer.width = Math.round(width * ratio);
+      layer.height = Math.round(height * ratio);
+    }
   ctx.setTransform(ratio, 0, 0, ratio, 0, 0);
+  ctx.clearRect(0, 0, width, height);
+  ctx.lineCap = ctx.lineJoin = "round";
+  const eye = camera();
+  if (solids) solids.draw(frame, eye, named);
+  else paintAll(eye, width, height);
+  if (element("forces").checked) drawForces(eye);
+  words();
+  for (const tell of drawn.splice(0)) tell();
+}
+
+// Polygons from far to near, where there is no WebGL, and in the plane.
+function paintAll(eye, width, height) {
   ctx.fillStyle = css(named("paper"));
   ctx.fillRect(0, 0, width, height);
-  ctx.lineCap = ctx.lineJoin = "round";
-  const eye = camera(), items = [];
+  const items = [];
   for (const path of data.paths) {
     const layer = !space ? 0 : path.ground ? 0 : path.color === "shadow" ? 1 : 2;
     for (const piece of path.pieces) {
@@ -99,9 +124,25 @@ function draw() {
   }
   if (space) items.sort((a, b) => a.layer - b.layer || (a.layer === 2 ? a.depth - b.depth : 0)); // from far to near
   for (const item of items) paint(item, eye);
-  if (element("forces").checked) drawForces(eye);
-  words();
-  for (const tell of drawn.splice(0)) tell();
+}
+
+// The picture that is shown, as a canvas of its own.
+function still() {
+  draw();
+  const picture = document.createElement("canvas"), layers = solids ? [element("solids"), canvas] : [canvas];
+  [picture.width, picture.height] = [canvas.width, canvas.height];
+  for (const layer of layers) picture.getContext("2d").drawImage(layer, 0, 0);
+  return picture;
+}
+
+function saveStill() {
+  still().toBlob((blob) => {
+    const link = document.createElement("a");
+    link.href = URL.createObjectURL(blob);
+    link.download = `${data.title || "jaxns"} ${element("time").textContent}.png`;
+    link.click();
+    URL.revokeObjectURL(link.href);
+  });
 }
 
 function paint({ path, points, from }, eye) {
@@ -205,7 +246,8 @@ element("play").addEventListener("click", () => setPlaying(!playing));
 element("back").addEventListener("click", () => step(-1));
 element("on").addEventListener("click", () => step(1));
 element("scrub").addEventListener("input", () => { setPlaying(false); show(Number(element("scrub").value)); });
-for (const id of ["speed", "forces", "repeat"]) element(id).addEventListener("change", request);
+element("still").addEventListener("click", saveStill);
+for (const id of ["speed", "forces", "repeat", "follow"]) element(id).addEventListener("change", request);
 
 document.addEventListener("keydown", (event) => {
   if (event.ctrlKey || event.metaKey || event.altKey || event.target.tagName === "SELECT") return;
@@ -280,6 +322,12 @@ function load(film, values) {
   }
   now = Math.min(Math.max(now, t0), t1);
   frame = Math.round((now - t0) / (t1 - t0) * (count - 1));
+  if (space && first) {
+    solids = makeSolids(element("solids"));
+    element("solids").addEventListener("webglcontextlost", () => { solids = null; element("solids").hidden = true; request(); });
+  } else if (!space) solids = null;
+  element("solids").hidden = !solids;
+  if (solids) solids.load(data, numbers);
   document.title = data.title || "jaxns";
   element("title").textContent = data.title;
   element("scrub").max = count - 1;
