@@ -28,6 +28,8 @@ from . import picture as animate_picture
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+    from .viser_scene import Show
+
 MAX_FRAMES = 600
 PLAYBACK = 10.0  # s that an animation takes if no speed is given
 ARROW = 0.22  # length of the longest arrow, as part of the view
@@ -191,6 +193,20 @@ class Animation:
         picture = animate_picture.Picture(self, width=720, forces=forces)
         picture.show(frame)
         return picture.figure
+
+    def viser(self, *, host: str = "127.0.0.1", port: int = 8080) -> Show:
+        """The same film, in space, as a scene of a viser server, with a slider for its frame (extra `viser`).
+
+        `.server` is the server, to add what one likes; `.stop()` ends it. Surfaces must have convex facets.
+
+        >>> import jaxns as ns
+        >>> disk = ns.models.tippedisk()
+        >>> traj = ns.simulate(disk.system, ns.Moreau(), disk.q0, disk.u0, dt=1e-3, num_steps=60)
+        >>> show = ns.animate(disk, traj).viser()  # doctest: +SKIP
+        """
+        from .viser_scene import Show
+
+        return Show(self, host, port)
 
     def save(self, path: str | Path, *, width: int = 640, forces: bool = True) -> None:
         """Write a `.html` page, a `.gif` or a `.mp4` film, `width` pixels wide and with or without arrows of forces."""

@@ -34,7 +34,7 @@ def _filled(description: dict[str, Any] | None, numbers: bytes) -> str:
     # "<" can only occur in the texts of the JSON; written so, none of them can end the script that holds it.
     text = "" if description is None else json.dumps(description, ensure_ascii=False).replace("<", "\\u003c")
     parts = {
-        "__SCRIPT__": "".join(map(_own_file, ("solids.js", "webgl.js", "player.js"))),
+        "__SCRIPT__": "".join(map(_own_file, ("solids.js", "webgl.js", "painter.js", "player.js"))),
         "__DATA__": text,
         "__NUMBERS__": base64.b64encode(numbers).decode(),
     }
