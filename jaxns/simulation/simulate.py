@@ -154,8 +154,8 @@ def _run_in_chunks(
 
 def _about_compilation(integrator: Integrator, rows: Rows, nq: int) -> str:
     """What one waits for in a first call, and that it happens once."""
-    contacts = f", {rows.n_N} contact{'s' * (rows.n_N != 1)}" if rows.n_N else ""
-    return f"compiling {type(integrator).__name__}, {nq} coordinates{contacts}; once for this model"
+    sizes = [f"{n} {what}{'s' * (n != 1)}" for n, what in ((nq, "coordinate"), (rows.n_N, "contact")) if n]
+    return f"compiling {type(integrator).__name__}, {', '.join(sizes)}; once for this model"
 
 
 def _empty_table(rows: dict[str, Any], num_rows: int) -> dict[str, Any]:
