@@ -101,6 +101,12 @@ def test_numbers_of_a_picture_are_those_of_the_run(ball):
     assert len(numbers) < 200_000
 
 
+def test_curves_of_a_mechanism_have_the_names_of_its_bodies(toy):
+    curves = toy.answer({"kind": "picture"})[0]["film"]["curves"]
+    assert [curve["name"] for curve in curves["positions"]] == ["rod.x", "rod.y", "rod.angle"]
+    assert [curve["name"] for curve in curves["velocities"]] == ["rod.vx", "rod.vy", "rod.spin"]
+
+
 def test_wrong_names_are_explained():
     with pytest.raises(ValueError, match=r"params has \['friction'\].*there are .*mu"):
         explorer_of(BALL, ["friction"])

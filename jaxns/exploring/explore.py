@@ -115,7 +115,8 @@ def explorer_of(
         Slider("t1", "time", "t1", None, 0.05 * t1, 5.0 * t1, t1, logarithmic=True),
     )
     chosen = check_integrators((Rattle(), Moreau(), EventDriven()) if integrators is None else integrators)
-    return Explorer(problem.system, q0, u0, draw, moved, chosen, int(frames), title, name)
+    names = {"q": sliders.coordinates(problem, "q", len(q0)), "u": sliders.coordinates(problem, "u", len(u0))}
+    return Explorer(problem.system, q0, u0, draw, moved, names, chosen, int(frames), title, name)
 
 
 def _name_of(problem: Any) -> str | None:

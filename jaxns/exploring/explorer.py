@@ -43,6 +43,7 @@ class Explorer:
     u0: Array
     draw: Callable[..., Scene]
     sliders: tuple[Slider, ...]
+    coordinates: dict[str, list[str]]  # names of the entries of q and u
     integrators: tuple[Integrator, ...]
     frames: int
     title: str
@@ -115,9 +116,13 @@ class Explorer:
         film = animate.assembled(scenes, self._shapes, traj, np.arange(len(t)), speed=self._speed(t), title=self.title)
         store = page.Store()
         described = page.packed(film, store)
-        families = {"energy [J]": rows, "positions": _columns("q", traj.q), "velocities": _columns("u", traj.u)}
-        gaps = families["energy [J]"].pop("gaps")
-        families["gaps [m]"] = _columns("gap ", gaps)
+        gaps = np.asarray(rows.pop("gaps"))
+        families = {
+            "energy [J]": rows,
+            "positions": _columns(self.coordinates["q"], traj.q),
+            "velocities": _columns(self.coordinates["u"], traj.u),
+            "gaps [m]": _columns([f"gap {k}" for k in range(gaps.shape[1])], gaps),
+        }
         described["curves"] = {
             family: [{"name": name, "at": store.put(np.asarray(y))} for name, y in curves.items()]
             for family, curves in families.items()
@@ -166,9 +171,8 @@ def _shown(draw: Any, system: System, t: Array, q: Array, u: Array) -> tuple[Sce
     return jax.vmap(draw, (0, 0, None))(t, q, system.params), {**curves, "gaps": jax.vmap(system.g_N)(t, q)}
 
 
-def _columns(name: str, table: Any) -> dict[str, np.ndarray]:
-    values = np.asarray(table)
-    return {f"{name}[{k}]" if name in "qu" else f"{name}{k}": values[:, k] for k in range(values.shape[1])}
+def _columns(names: Sequence[str], table: Any) -> dict[str, np.ndarray]:
+    return dict(zip(names, np.asarray(table).T, strict=True))
 
 
 def check_integrators(given: Sequence[Any]) -> tuple[Integrator, ...]:

@@ -63,7 +63,7 @@ def of_state(problem: Any, q0: Any, u0: Any, wanted: Iterable[str] | Mapping[str
     """
     every: dict[str, tuple[str, int, float]] = {}
     for group, values in (("q", np.asarray(q0, float)), ("u", np.asarray(u0, float))):
-        for k, name in enumerate(_coordinates(problem, group, len(values))):
+        for k, name in enumerate(coordinates(problem, group, len(values))):
             every[name] = (group, k, float(values[k]))
     if wanted is None:
         names = {group: [n for n, (g, _, _) in every.items() if g == group][:MOST_COORDINATES] for group in "qu"}
@@ -106,8 +106,12 @@ def _usual_range(key: str, value: float) -> Range:
     return low, high
 
 
-def _coordinates(problem: Any, group: str, count: int) -> list[str]:
-    """Names of the entries of q or u."""
+def coordinates(problem: Any, group: str, count: int) -> list[str]:
+    """Names of the entries of q or u.
+
+    >>> coordinates(None, "q", 2)
+    ['q[0]', 'q[1]']
+    """
     if isinstance(problem, Mechanism) and problem.coordinates == "bodies":
         own = (PLANAR if problem.frames.dimension == 2 else SPATIAL)[group]
         names = [f"{body}.{name}" for body in problem.frames.moving for name in own]
