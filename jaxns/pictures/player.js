@@ -7,7 +7,7 @@ const dark = matchMedia("(prefers-color-scheme: dark)");
 let data, numbers; // of the film that is shown
 let d, count, space, t0, t1; // dimension, number of frames, whether it is spatial, first and last time
 let bounds, center; // of the view
-let frame = 0, now = 0, playing = false, last = null, waiting = false;
+let frame = 0, now = 0, playing = false, last = null, waiting = false, stale = true;
 let home, view;
 let drawn = []; // who waits for the next picture
 
@@ -68,6 +68,7 @@ function draw() {
       layer.width = Math.round(width * ratio);
       layer.height = Math.round(height * ratio);
     }
+  stale = false;
   ctx.setTransform(ratio, 0, 0, ratio, 0, 0);
   ctx.clearRect(0, 0, width, height);
   ctx.lineCap = ctx.lineJoin = "round";
@@ -89,13 +90,10 @@ function still() {
 }
 
 function saveStill() {
-  still().toBlob((blob) => {
-    const link = document.createElement("a");
-    link.href = URL.createObjectURL(blob);
-    link.download = `${data.title || "jaxns"} ${element("time").textContent}.png`;
-    link.click();
-    URL.revokeObjectURL(link.href);
-  });
+  const link = document.createElement("a");
+  link.href = still().toDataURL("image/png");
+  link.download = `${data.title || "jaxns"} ${element("time").textContent}.png`;
+  link.click();
 }
 
 function words() {
@@ -123,7 +121,9 @@ function words() {
 }
 
 // Time -------------------------------------------------------------------------------------------------------------
-function request() { if (data && !waiting) { waiting = true; requestAnimationFrame(tick); } }
+// Ask for a new picture; a film that plays needs one only where its frame changes.
+function request() { stale = true; wait(); }
+function wait() { if (data && !waiting) { waiting = true; requestAnimationFrame(tick); } }
 
 function tick(stamp) {
   waiting = false;
@@ -134,10 +134,12 @@ function tick(stamp) {
       if (element("repeat").checked) now = t0;
       else { now = t1; setPlaying(false); }
     }
-    frame = Math.min(count - 1, Math.max(0, Math.round((now - t0) / (t1 - t0) * (count - 1))));
-    request();
+    const at = Math.min(count - 1, Math.max(0, Math.round((now - t0) / (t1 - t0) * (count - 1))));
+    stale = stale || at !== frame;
+    frame = at;
+    wait();
   }
-  draw();
+  if (stale) draw();
 }
 
 function setPlaying(value) {

@@ -3,7 +3,7 @@
 // The player (player.js) says which frame and from where; without WebGL it paints on its own, from far to near.
 
 const SUN = [-0.12, -0.6, 0.79]; // from where the light comes: from the left of who looks
-const SHADOW = 2048; // pixels of the shadow map
+const SHADOW = 1024; // pixels of the shadow map
 const CREASE = Math.cos(40 * Math.PI / 180); // facets that meet at a smaller angle look like one smooth surface
 
 const SURFACE = [`#version 300 es
