@@ -1,180 +1,44 @@
-"""jaxns: a differentiable simulator for mechanical systems with impacts and friction."""
+"""jaxns: a differentiable simulator for mechanical systems with impacts and friction.
 
-from . import contact_problems, models, scene
-from .analysis.arguments import FitWarning
-from .analysis.contact_forces import ContactForces, contact_forces
-from .analysis.convergence import ConvergenceStudy, convergence_study
-from .analysis.energy import Energy, ImpactGains, energy, impact_gains
-from .analysis.identification import Fit, IdentifiabilityWarning, IdentificationError, identify
-from .analysis.records import read_csv
-from .analysis.sensitivity import GradientReport, Sensitivity, gradient_report, sensitivity
-from .analysis.shooting import Shooting
-from .contact_problems.solution import ContactSolution, solve_contacts
-from .host.cache import cache
-from .integrators.energy.one_step import EnergyConstantMass, EnergyCoordinateMass, EnergyDecomposedMass
-from .integrators.energy.quaternion import EnergyQuaternion, EnergyQuaternionTwoStep
-from .integrators.energy.two_step import EnergyTwoStep
-from .integrators.event_driven.events import EventKind, Events
-from .integrators.event_driven.integrator import EventDriven
-from .integrators.event_driven.runge_kutta import HEM5, RKF45
-from .integrators.generalized_alpha import GeneralizedAlpha
-from .integrators.ggl import GGLUnified
-from .integrators.ggl_decoupled import GGLDecoupled
-from .integrators.lobatto import Lobatto
-from .integrators.located.integrator import Located
-from .integrators.moreau import Moreau
-from .integrators.rattle import Rattle
-from .laws.friction import AnisotropicCoulomb, Contensou, Coulomb, FrictionLaw, SpragClutch, Uncoupled
-from .mechanism import (
-    Actuator,
-    Body,
-    Coupling,
-    Cylindrical,
-    Damper,
-    Distance,
-    Fixed,
-    Force,
-    Geometry,
-    Mechanism,
-    MechanismError,
-    ModelFileError,
-    ModelFileWarning,
-    Prismatic,
-    Revolute,
-    Rolling,
-    Signal,
-    Skate,
-    Spherical,
-    Spring,
-    Torque,
-    TorsionSpring,
-    Touch,
-    Universal,
-    from_mjcf,
-    from_urdf,
-    shapes,
-)
-from .model import bodies
-from .model.by_speed import BySpeed
-from .model.consistent import consistent
-from .model.contacts import Contacts
-from .model.system import Problem, System
-from .pictures.animate import Animation, animate
-from .records.check import RecordsCheck, check_records
-from .records.data import stack_records
-from .records.fit import RecordsFit
-from .records.identify import identify_records
-from .records.pose import pose_residual
-from .records.posterior import LogPosterior, log_posterior
-from .scene import Scene
-from .simulation.simulate import SimulationError, Trajectory, simulate
-from .solve.lemke import Complementarity, lemke
-from .solve.status import Status
-from .sweep.sweep import SweepError, SweepWarning, failed_lanes, sweep
+`__init__.pyi` lists the public names, for readers, for type checkers and for this file. Each is imported when it is first
+used, so that `import jaxns` costs little beside `import jax`.
+"""
 
-__all__ = [
-    "HEM5",
-    "RKF45",
-    "Actuator",
-    "Animation",
-    "AnisotropicCoulomb",
-    "Body",
-    "BySpeed",
-    "Complementarity",
-    "ContactForces",
-    "ContactSolution",
-    "Contacts",
-    "Contensou",
-    "ConvergenceStudy",
-    "Coulomb",
-    "Coupling",
-    "Cylindrical",
-    "Damper",
-    "Distance",
-    "Energy",
-    "EnergyConstantMass",
-    "EnergyCoordinateMass",
-    "EnergyDecomposedMass",
-    "EnergyQuaternion",
-    "EnergyQuaternionTwoStep",
-    "EnergyTwoStep",
-    "EventDriven",
-    "EventKind",
-    "Events",
-    "Fit",
-    "FitWarning",
-    "Fixed",
-    "Force",
-    "FrictionLaw",
-    "GGLDecoupled",
-    "GGLUnified",
-    "GeneralizedAlpha",
-    "Geometry",
-    "GradientReport",
-    "IdentifiabilityWarning",
-    "IdentificationError",
-    "ImpactGains",
-    "Lobatto",
-    "Located",
-    "LogPosterior",
-    "Mechanism",
-    "MechanismError",
-    "ModelFileError",
-    "ModelFileWarning",
-    "Moreau",
-    "Prismatic",
-    "Problem",
-    "Rattle",
-    "RecordsCheck",
-    "RecordsFit",
-    "Revolute",
-    "Rolling",
-    "Scene",
-    "Sensitivity",
-    "Shooting",
-    "Signal",
-    "SimulationError",
-    "Skate",
-    "Spherical",
-    "SpragClutch",
-    "Spring",
-    "Status",
-    "SweepError",
-    "SweepWarning",
-    "System",
-    "Torque",
-    "TorsionSpring",
-    "Touch",
-    "Trajectory",
-    "Uncoupled",
-    "Universal",
-    "animate",
-    "bodies",
-    "cache",
-    "check_records",
-    "consistent",
-    "contact_forces",
-    "contact_problems",
-    "convergence_study",
-    "energy",
-    "failed_lanes",
-    "from_mjcf",
-    "from_urdf",
-    "gradient_report",
-    "identify",
-    "identify_records",
-    "impact_gains",
-    "lemke",
-    "log_posterior",
-    "models",
-    "pose_residual",
-    "read_csv",
-    "scene",
-    "sensitivity",
-    "shapes",
-    "simulate",
-    "solve_contacts",
-    "stack_records",
-    "sweep",
-]
+import ast
+import importlib
+import importlib.util
+from pathlib import Path
+from typing import Any
+
+from .host.distributions import warn_of_namesake
+
 __version__ = "0.1.0"
+
+
+def _places() -> dict[str, str | None]:
+    """Public names and the modules they come from; None where the name is that of a module of this package."""
+    tree = ast.parse(Path(__file__).with_suffix(".pyi").read_text(encoding="utf-8"))
+    imports = (node for node in tree.body if isinstance(node, ast.ImportFrom))
+    return {alias.name: node.module for node in imports for alias in node.names}
+
+
+_PLACES = _places()
+__all__ = sorted(_PLACES)
+
+
+def __getattr__(name: str) -> Any:
+    module = _PLACES.get(name)
+    if module is not None:  # as `from .module import name`
+        value = getattr(__import__(module, globals(), fromlist=(name,), level=1), name)
+        globals()[name] = value
+        return value
+    if name in _PLACES or (not name.startswith("_") and importlib.util.find_spec(f"{__name__}.{name}")):
+        return importlib.import_module(f"{__name__}.{name}")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return [*__all__, "__version__"]
+
+
+warn_of_namesake(Path(__file__).parents[1])

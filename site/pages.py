@@ -20,7 +20,12 @@ from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
 ROOT = Path(__file__).parents[1]
-NAMES = {"README.md": "tour.md", "CHANGELOG.md": "changelog.md", "LICENSE": "license.md"}  # pages made of other files
+NAMES = {  # pages made of other files
+    "README.md": "tour.md",
+    "CHANGELOG.md": "changelog.md",
+    "CONTRIBUTING.md": "contributing.md",
+    "LICENSE": "license.md",
+}
 EXECUTE = "JAXNS_SITE_NOTEBOOKS"  # set to "run" for notebooks with their outputs
 FENCE = re.compile(r"(^[ ]*```.*?^[ ]*```[^\n]*$|^    \S[^\n]*$)", flags=re.DOTALL | re.MULTILINE)
 

@@ -24,7 +24,7 @@ ALLOWED = {  # what each layer may import of jaxns
     "simulation": {"model", "solve", "integrators", "simulation", "host"},
     "models": {"scene", "model", "laws", "models"},
     "mechanism": {"scene", "model", "laws", "mechanism"},
-    "sweep": {"model", "solve", "simulation", "sweep", "trace", "host"},
+    "sweeps": {"model", "solve", "simulation", "sweeps", "trace", "host"},
 }
 
 

@@ -12,6 +12,7 @@ import pytest
 from small_problems import falling_ball
 
 import jaxns as ns
+from jaxns.host import progress as bars
 
 T = jnp.linspace(0.0, 2.0, 60)
 
@@ -254,6 +255,21 @@ def test_no_more_samples_than_parameters_give_infinite_errors(samples):
 def test_an_unknown_optimizer_is_explained():
     with pytest.raises(TypeError, match="optax"):
         ns.identify(decay, CLEAN, GUESS, optimizer="newton")
+
+
+def test_who_waits_for_the_compilation_of_a_fit_is_told(monkeypatch, capsys):
+    class Now:
+        def __init__(self, seconds, function):
+            self.start = function
+
+        cancel = join = lambda self: None
+
+    monkeypatch.setattr(bars.threading, "Timer", Now)
+    monkeypatch.setattr(bars, "_someone_watches", lambda: True)
+    ns.identify(decay, CLEAN, GUESS, progress=False)
+    assert not capsys.readouterr().err
+    ns.identify(decay, CLEAN, GUESS)
+    assert f"compiling the fit of {len(GUESS)} parameters; once for this prediction" in capsys.readouterr().err
 
 
 def test_progress_bar_shows_the_loss(capsys):

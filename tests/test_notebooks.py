@@ -21,7 +21,7 @@ def notebook(request):
 
 
 def test_they_are_numbered_in_order():
-    assert [p.name[:3] for p in NOTEBOOKS] == [f"0{k}_" for k in range(1, 10)]
+    assert [p.name[:3] for p in NOTEBOOKS] == [f"{k:02d}_" for k in range(1, 12)]
 
 
 def test_outputs_are_stripped(notebook):

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import importlib
+import re
 from contextlib import contextmanager
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from processes import HANGING
 
 import jaxns as ns
 from jaxns.host import progress as bars
@@ -170,6 +172,7 @@ def slow_clock(monkeypatch):
     monkeypatch.setattr(bars, "clock", lambda: float(next(seconds)))
     monkeypatch.setattr(host, "FIRST_CHUNK", 5)
     monkeypatch.setattr(bars, "_someone_watches", lambda: True)
+    monkeypatch.setattr(bars, "SILENCE", HANGING)  # no notice of compilations
 
 
 def test_long_runs_show_a_bar_by_themselves(slow_clock, capsys):
@@ -192,3 +195,44 @@ def test_no_bar_where_nobody_sees_it(slow_clock, monkeypatch, capsys):
     monkeypatch.setattr(bars, "_someone_watches", lambda: False)
     run()
     assert not capsys.readouterr().err
+
+
+class Now:
+    """A timer whose time is up when it starts."""
+
+    def __init__(self, seconds, function):
+        self.start = function
+
+    def cancel(self):
+        pass
+
+    join = cancel
+
+
+@pytest.mark.parametrize("progress", [True, None])
+def test_who_waits_for_a_compilation_is_told(progress, slow_clock, monkeypatch, capsys):
+    monkeypatch.setattr(bars.threading, "Timer", Now)
+    run(progress=progress)
+    told = capsys.readouterr().err
+    assert told.index("compiling Rattle, 3 coordinates, 1 contact; once") < told.index("60/60")
+    assert told.count("compiling") == 1  # and the line is gone before the bar comes
+    assert re.search(r"once for this model\r +\r", told[: told.index("60/60")])
+
+
+def test_nothing_is_told_where_nobody_wants_to_know(slow_clock, monkeypatch, capsys):
+    monkeypatch.setattr(bars.threading, "Timer", Now)
+    run(progress=False)
+    monkeypatch.setattr(bars, "_someone_watches", lambda: False)
+    run(progress=None)
+    assert not capsys.readouterr().err
+
+
+def test_a_notice_takes_back_what_it_said(monkeypatch, capsys):
+    monkeypatch.setattr(bars, "SILENCE", 0.0)
+    with bars.Notice("compiling", show=True) as notice:
+        notice._timer.join()  # its thread has said it
+        assert "compiling" in capsys.readouterr().err
+    assert re.fullmatch(r"\r +\r", capsys.readouterr().err)
+    with bars.Notice("compiling", show=True):
+        pass
+    assert not [thread for thread in bars.threading.enumerate() if isinstance(thread, bars.threading.Timer)]

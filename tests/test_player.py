@@ -30,10 +30,19 @@ window.complaints = [];
 onerror = (message) => { complaints.push(String(message)); };
 requestAnimationFrame = (draw) => setTimeout(() => draw(performance.now()), 16);
 </script>"""
+WITHOUT_WEBGL = """<script>
+const usual = HTMLCanvasElement.prototype.getContext;
+HTMLCanvasElement.prototype.getContext = function (kind, ...rest) {
+  return kind === "webgl2" ? null : usual.call(this, kind, ...rest);
+};
+</script>"""
 DRIVE = """<script>
 const pause = (seconds) => new Promise((done) => setTimeout(done, 1000 * seconds));
 const seconds = () => parseFloat(element("time").textContent);
-const pixels = () => ctx.getImageData(0, 0, canvas.width, canvas.height).data;
+const pixels = () => {
+  const picture = still();
+  return picture.getContext("2d").getImageData(0, 0, picture.width, picture.height).data;
+};
 const changed = (a, b) => a.reduce((sum, value, i) => sum + (value !== b[i]), 0);
 const press = (key) => document.dispatchEvent(new KeyboardEvent("keydown", { key, bubbles: true, cancelable: true }));
 const set = (id, value, event) => { element(id).value = value; element(id).dispatchEvent(new Event(event)); };
@@ -91,6 +100,7 @@ async function drive() {
   press("End");
   await pause(0.2);
   log.end = seconds();
+  log.webgl = solids !== null;
   log.controls = [...document.querySelectorAll("button, input, select, canvas")].every((e) => e.getAttribute("aria-label"));
 }
 drive().catch((error) => complaints.push(String(error))).finally(() => {
@@ -102,12 +112,14 @@ drive().catch((error) => complaints.push(String(error))).finally(() => {
 </script>"""
 
 
-@pytest.mark.parametrize("which", ["ball", "disk"])
-def test_player_works_in_a_browser(which, films, tmp_path):
+@pytest.mark.parametrize(("which", "before"), [("ball", ""), ("disk", ""), ("disk", WITHOUT_WEBGL)])
+def test_player_works_in_a_browser(which, before, films, tmp_path):
     film = films[which]
     frame = int(np.argmax(film.normal_forces[..., -1].sum(axis=1)))
     page, drive = film.html(), DRIVE.replace("FRAME", str(frame))
-    (tmp_path / "page.html").write_text(page.replace("<head>", "<head>" + LISTEN).replace("</body>", drive + "</body>"))
+    (tmp_path / "page.html").write_text(
+        page.replace("<head>", "<head>" + LISTEN + before).replace("</body>", drive + "</body>")
+    )
     document = browse((tmp_path / "page.html").as_uri(), tmp_path, "--dump-dom")
     found = json.loads(re.search(r'<pre id="findings">(.*?)</pre>', document)[1])
     assert found["complaints"] == []
@@ -124,6 +136,7 @@ def test_player_works_in_a_browser(which, films, tmp_path):
     assert found["reset"] == 0
     assert found["end"] == pytest.approx(film.t[-1], abs=1e-4)
     assert found["controls"]
+    assert found["webgl"] is (which == "disk" and not before)
 
 
 @pytest.mark.parametrize("which", ["ball", "disk"])

@@ -19,7 +19,7 @@ import pytest
 from processes import HANGING
 
 import jaxns as ns
-from jaxns.sweep.store import Store
+from jaxns.sweeps.store import Store
 
 BATCH = {"a": jnp.linspace(-1.0, 2.0, 11), "b": np.arange(33).reshape(11, 3)}
 ENVIRONMENT = {
@@ -206,7 +206,7 @@ def test_directory_of_another_sweep_is_refused(tmp_path):
 SIMULATION = """
 import jax, jax.numpy as jnp, numpy as np
 import jaxns as ns
-from jaxns.sweep.store import fingerprint
+from jaxns.sweeps.store import fingerprint
 
 jax.config.update("jax_enable_x64", True)
 ball = ns.models.bouncing_ball()
@@ -319,7 +319,7 @@ ONE_OF_TWO = """
 import sys, time
 import jax, jax.numpy as jnp, numpy as np
 import jaxns as ns
-from jaxns.sweep.store import Store
+from jaxns.sweeps.store import Store
 
 port, process, folder, stops_after = sys.argv[1], int(sys.argv[2]), sys.argv[3], int(sys.argv[4])
 jax.config.update("jax_enable_x64", True)

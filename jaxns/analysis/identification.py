@@ -6,17 +6,16 @@ import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
 from jax import Array
 from jax.flatten_util import ravel_pytree
 
 from ..host.compiler import jit_for_batches
-from ..host.progress import tqdm_bar
+from ..host.progress import Notice, tqdm_bar
 from ..model.values import as_float_leaves, is_concrete
 from ..solve import dense
 from . import least_squares
@@ -32,6 +31,9 @@ from .arguments import (
 )
 from .fit_card import card_of_fit
 from .least_squares import Box, Descent, Method
+
+if TYPE_CHECKING:
+    import optax
 
 RANK_TOLERANCE = 1e-12  # eigenvalues of JᵀJ, for relative parameters, below this fraction of the largest count as zero
 CHUNK = 5  # iterations between two movements of a progress bar
@@ -127,7 +129,7 @@ def identify(
     horizons: Sequence[float] = (1.0,),
     tol: float = 1e-9,
     forward: bool = True,
-    progress: bool = False,
+    progress: bool | None = None,
 ) -> Fit:
     """Find parameters for which predict(params) is nearest to the data, in the sense of weighted least squares.
 
@@ -148,7 +150,7 @@ def identify(
       ended: early samples first, before later ones can mislead. The last should be 1
     - tol: relative decrease of the loss (Levenberg–Marquardt) or relative gradient (optax) at which a start stops
     - forward: derivatives in forward mode, for few parameters; otherwise in reverse mode (optax alone)
-    - progress: show a bar with the loss
+    - progress: True for a bar with the loss, False for silence; by default a line says that the fit is being compiled
 
     Called under `jax.vmap` or `jax.jit` (say, over many noisy data sets) it raises and warns about nothing.
 
@@ -168,11 +170,15 @@ def identify(
         key = jax.random.key(0) if key is None else key
         starts = jnp.concatenate([starts, problem.box.sample(key, num_starts - 1)])
     total = num_iters * len(horizons)
-    with tqdm_bar(total=total, desc="identify", disable=not progress or traced) as bar:
+    waiting = (
+        f"compiling the fit of {starts.shape[1]} parameter{'s' * (starts.shape[1] != 1)}; once for this prediction"
+    )
+    notice = Notice(waiting, show=False if traced or progress else progress)
+    with notice, tqdm_bar(total=total, desc="identify", disable=not progress or traced) as bar:
         z, losses = problem.box.outside(starts), []
         for fraction in horizons:
             stage = problem.up_to(fraction)
-            descents, history = _fit(predict, method, stage, z, num_iters, bar)
+            descents, history = _fit(predict, method, stage, z, num_iters, bar, notice)
             z = descents.z
             losses.append(history)
     return stage.finish(predict, method, starts, descents, jnp.concatenate(losses, axis=1), traced)
@@ -181,6 +187,8 @@ def identify(
 def _method(optimizer: Any, tol: float, forward: bool) -> Method:
     if optimizer is None or optimizer == "levenberg-marquardt":
         return least_squares.levenberg_marquardt(tol)
+    import optax  # takes a quarter of the time of `import jax`
+
     if isinstance(optimizer, optax.GradientTransformation):
         return least_squares.by_optax(optimizer, tol, forward)
     raise TypeError(
@@ -342,7 +350,13 @@ def _on_z(predict: Callable[[Any], Any], problem: _Problem) -> least_squares.Res
 
 
 def _fit(
-    predict: Callable[[Any], Any], method: Method, problem: _Problem, z: Array, num_iters: int, bar: Any
+    predict: Callable[[Any], Any],
+    method: Method,
+    problem: _Problem,
+    z: Array,
+    num_iters: int,
+    bar: Any,
+    notice: Notice,
 ) -> tuple[Descent, Array]:
     """All iterations of one horizon, in pieces if a bar is to move between them."""
     descents = least_squares.descend(method, z)
@@ -351,6 +365,7 @@ def _fit(
     for begin in range(0, num_iters, piece):
         end = min(begin + piece, num_iters)
         descents, history = _iterate(predict, method, problem, descents, history, jnp.asarray(begin), jnp.asarray(end))
+        notice.close()
         if not bar.disable:
             bar.set_postfix(loss=f"{float(jnp.min(descents.loss)):.3e}", running=int(jnp.sum(~descents.done)))
             bar.update(end - begin)

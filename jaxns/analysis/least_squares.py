@@ -12,14 +12,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-import optax
 from jax import Array, lax
 
 from ..solve import dense
+
+if TYPE_CHECKING:
+    import optax
 
 Residual = Callable[[Array], Array]  # p (m,) -> (n,), weighted so that the loss is the sum of its squares
 
@@ -162,6 +164,8 @@ class _Walk(NamedTuple):
 @lru_cache(maxsize=64)
 def by_optax(optimizer: optax.GradientTransformation, tol: float, forward: bool) -> Method:
     """Any optax optimizer, on z. Stops when the gradient is below `tol` times the loss."""
+    import optax
+
     transformation = optax.with_extra_args_support(optimizer)
 
     def value_and_gradient(residual: Residual, z: Array) -> tuple[Array, Array]:

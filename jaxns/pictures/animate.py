@@ -28,6 +28,8 @@ from . import picture as animate_picture
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+    from .viser_scene import Show
+
 MAX_FRAMES = 600
 PLAYBACK = 10.0  # s that an animation takes if no speed is given
 ARROW = 0.22  # length of the longest arrow, as part of the view
@@ -74,10 +76,19 @@ def animate(
     speed = duration / PLAYBACK if speed is None else speed
     count = max(2, min(MAX_FRAMES, end, round(duration / speed * fps) + 1))
     rows = np.abs(t[:, None] - np.linspace(t[0], t[-1], count)).argmin(axis=0)
-    scene = jax.tree.map(np.asarray, _frames(draw, traj.t[rows], traj.q[rows], system.params))
+    scene = _frames(draw, traj.t[rows], traj.q[rows], system.params)
+    return assembled(scene, shapes, traj, rows, speed=speed, title=title)
+
+
+def assembled(
+    scenes: Scene, shapes: Scene, traj: Trajectory, rows: np.ndarray, *, speed: float, title: str
+) -> Animation:
+    """An animation of rows (F,) of a trajectory from their scenes, all arrays with an axis of frames, and one's shapes."""
+    scene = jax.tree.map(np.asarray, scenes)
     paths = tuple(_by_frames(path, shape.points.shape) for path, shape in zip(scene.paths, shapes.paths, strict=True))
     if not all(np.isfinite(values).all() for values in (*(p.points for p in paths), scene.contact_points)):
         raise ValueError("animate: the drawing has points that are not finite.")
+    end, t = int(rows[-1]) + 1, np.asarray(traj.t)
     n, f = scene.tangents.shape[1:3]
     P_N, P_F = np.asarray(traj.P_N)[:end, :n], np.asarray(traj.P_F)[:end, :n, :f]
     normal, friction = _mean_forces(P_N, t, rows), _mean_forces(P_F, t, rows)
@@ -182,6 +193,20 @@ class Animation:
         picture = animate_picture.Picture(self, width=720, forces=forces)
         picture.show(frame)
         return picture.figure
+
+    def viser(self, *, host: str = "127.0.0.1", port: int = 8080) -> Show:
+        """The same film, in space, as a scene of a viser server, with a slider for its frame (extra `viser`).
+
+        `.server` is the server, to add what one likes; `.stop()` ends it. Surfaces must have convex facets.
+
+        >>> import jaxns as ns
+        >>> disk = ns.models.tippedisk()
+        >>> traj = ns.simulate(disk.system, ns.Moreau(), disk.q0, disk.u0, dt=1e-3, num_steps=60)
+        >>> show = ns.animate(disk, traj).viser()  # doctest: +SKIP
+        """
+        from .viser_scene import Show
+
+        return Show(self, host, port)
 
     def save(self, path: str | Path, *, width: int = 640, forces: bool = True) -> None:
         """Write a `.html` page, a `.gif` or a `.mp4` film, `width` pixels wide and with or without arrows of forces."""

@@ -1,9 +1,10 @@
-"""An animation as a page that is complete in itself: `player.html` with the frames put in."""
+"""An animation as a page that is complete in itself: `player.html` with its script and the frames put in."""
 
 from __future__ import annotations
 
 import base64
 import json
+import re
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +21,32 @@ CAMERA = (-55.0, 22.0)  # azimuth and elevation from which drawings in space are
 
 def page(animation: Animation) -> str:
     """The page as a string."""
-    store = _Store()
+    store = Store()
+    return _filled(packed(animation, store), store.bytes())
+
+
+def player() -> str:
+    """The page without a film: its script has a function `load(description, numbers)`, which shows one."""
+    return _filled(None, b"")
+
+
+def _filled(description: dict[str, Any] | None, numbers: bytes) -> str:
+    # "<" can only occur in the texts of the JSON; written so, none of them can end the script that holds it.
+    text = "" if description is None else json.dumps(description, ensure_ascii=False).replace("<", "\\u003c")
+    parts = {
+        "__SCRIPT__": "".join(map(_own_file, ("solids.js", "webgl.js", "painter.js", "player.js"))),
+        "__DATA__": text,
+        "__NUMBERS__": base64.b64encode(numbers).decode(),
+    }
+    return re.sub("|".join(parts), lambda found: parts[found[0]], _own_file("player.html"))
+
+
+def _own_file(name: str) -> str:
+    return files(__package__).joinpath(name).read_text(encoding="utf-8")
+
+
+def packed(animation: Animation, store: Store) -> dict[str, Any]:
+    """What the player's `load` takes: a description, whose numbers point into the store."""
     normal, friction = animation.arrows
     contacts = {"points": animation.contact_points, "normal": normal, "friction": friction}
     sizes = {
@@ -28,7 +54,7 @@ def page(animation: Animation) -> str:
         "friction_size": np.linalg.norm(animation.friction_forces, axis=-1),
     }
     size = float(np.max(animation.bounds[1] - animation.bounds[0]))
-    data = {
+    return {
         "title": animation.title,
         "dimension": animation.dimension,
         "frames": len(animation.t),
@@ -53,14 +79,10 @@ def page(animation: Animation) -> str:
             for path in animation.paths
         ],
     }
-    template = files(__package__).joinpath("player.html").read_text(encoding="utf-8")
-    # "<" can only occur in the texts of the JSON; written so, none of them can end the script that holds it.
-    text = json.dumps(data, ensure_ascii=False).replace("<", "\\u003c")
-    return template.replace("__DATA__", text).replace("__NUMBERS__", store.text())
 
 
-class _Store:
-    """Arrays one after the other, as base64 of 32-bit floats; times and sizes of forces need no more digits."""
+class Store:
+    """Arrays one after the other, as 32-bit floats; times and sizes of forces need no more digits."""
 
     def __init__(self) -> None:
         self.parts: list[bytes] = []
@@ -72,8 +94,9 @@ class _Store:
         self.parts.append(np.ascontiguousarray(values, "<f4").tobytes())
         return start
 
-    def text(self) -> str:
-        return base64.b64encode(b"".join(self.parts)).decode()
+    def bytes(self) -> bytes:
+        """All of them."""
+        return b"".join(self.parts)
 
 
 class _Piece:
@@ -82,7 +105,7 @@ class _Piece:
     def __init__(self, points: np.ndarray, maps: np.ndarray | None = None):
         self.points, self.maps = points, maps
 
-    def __call__(self, store: _Store) -> dict[str, Any]:
+    def __call__(self, store: Store) -> dict[str, Any]:
         count, corners = self.points.shape[-3:-1]
         return {
             "count": count,

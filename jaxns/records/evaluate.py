@@ -17,7 +17,7 @@ from jax.sharding import Mesh
 from numpy.typing import NDArray
 
 from ..analysis.least_squares import Box
-from ..sweep.sweep import CPU_LANES, OTHER_LANES, Chunks, batched_program, in_threads
+from ..sweeps.sweep import CPU_LANES, OTHER_LANES, Chunks, batched_program, in_threads
 from .data import Residual, filled, measured_part
 
 Derivatives = Literal["forward", "differences"]

@@ -9,7 +9,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from ..sweep.store import fingerprint
+from ..sweeps.store import fingerprint
 from .descent import State
 from .evaluate import Evaluator
 

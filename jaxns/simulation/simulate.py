@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from ..host.progress import LateBar, clock
+from ..host.progress import LateBar, Notice, clock
 from ..integrators.base import Integrator, law_table, tolerance
 from ..model.affinity import check_affinity
 from ..model.checks import (
@@ -62,8 +62,8 @@ def simulate(
     - save_every: keep every k-th row, with the percussions of all its k steps; `num_steps` must be a multiple of it
     - throw: raise `SimulationError` when a step fails (eager calls only; traced calls report through `status`)
     - check: test that the initial state satisfies constraints and gaps
-    - progress: show a progress bar (eager calls only): True, False, or by default in a terminal or notebook, as soon as
-      a run has taken two seconds
+    - progress: show a progress bar, and a line while the program is compiled (eager calls only): True, False, or by
+      default in a terminal or notebook, as soon as a run has taken two seconds, and a compilation half a second
 
     The loop is compiled once for each system structure and integrator: other parameters, initial states, times, numbers
     of steps and rows use the same program. `simulate` can itself be called under `jit`, `vmap`, `grad`, `jacfwd`,
@@ -93,14 +93,15 @@ def simulate(
             system, begin, *loop.scan(system, integrator, tol, begin, num_steps // save_every, save_every)
         )
     system, q0, u0 = jax.tree.map(_strong, (system, q0, u0))
-    initial = q0, u0, np.asarray(dt, q0.dtype), np.asarray(t0, q0.dtype)
-    here: tuple[Any, Array, Array] = initial[3], q0, u0
-    check_affinity(system, *here)
-    if check:
-        check_restitution(system, rows, check_initial_values(system, rows, *here), *here)
-    else:
-        check_coefficients(system.at_speeds(*here), rows)
-    traj, state = _run_in_chunks(system, integrator, tol, initial, num_steps, save_every, progress)
+    initial: tuple[Any, ...] = q0, u0, np.asarray(dt, q0.dtype), np.asarray(t0, q0.dtype)
+    with Notice(_about_compilation(integrator, rows, q0.size), show=progress) as notice:
+        check_affinity(system, initial[3], q0, u0)
+        if check:
+            here = initial[3], q0, u0
+            check_restitution(system, rows, check_initial_values(system, rows, *here), *here)
+        else:
+            check_coefficients(system.at_speeds(initial[3], q0, u0), rows)
+        traj, state = _run_in_chunks(system, integrator, tol, initial, num_steps, save_every, progress, notice)
     if throw and np.any(np.asarray(traj.status) != Status.OK):
         first = int(np.argmax(np.asarray(traj.status) != Status.OK))
         advice = "Try a smaller dt, or call"
@@ -119,12 +120,16 @@ def _run_in_chunks(
     system: System,
     integrator: Integrator,
     tol: float,
-    initial: tuple[Any, Any, Any, Any],
+    initial: tuple[Any, ...],
     num_steps: int,
     save_every: int,
     progress: bool | None,
+    notice: Notice,
 ) -> tuple[Trajectory, loop.Loop]:
-    """All steps from (q0, u0, dt, t0), chunk by chunk; chunks grow while they are quick. Also the last state."""
+    """All steps from (q0, u0, dt, t0), chunk by chunk; chunks grow while they are quick. Also the last state.
+
+    The first chunk compiles; what it computes is waited for later, when the notice has gone.
+    """
     state, record, start = loop.start_chunks(system, integrator, tol, *initial)
     table: dict[str, Any] = {}
     done, size = 0, FIRST_CHUNK
@@ -132,6 +137,7 @@ def _run_in_chunks(
         while done < num_steps:
             before, first, stop = clock(), done // save_every, min(done + size, num_steps)
             state, record, rows = loop.chunk(system, integrator, tol, state, record, stop, save_every)
+            notice.close()
             done = min(stop, (first + len(rows["t"])) * save_every)
             table = table or _empty_table(rows, num_steps // save_every)
             _store(table, rows, first, -(-done // save_every))
@@ -144,6 +150,12 @@ def _run_in_chunks(
     if log is not None:
         table["events"] = jax.tree.map(np.asarray, log.events()).trimmed()
     return jax.device_put(Trajectory(**table)), state
+
+
+def _about_compilation(integrator: Integrator, rows: Rows, nq: int) -> str:
+    """What one waits for in a first call, and that it happens once."""
+    sizes = [f"{n} {what}{'s' * (n != 1)}" for n, what in ((nq, "coordinate"), (rows.n_N, "contact")) if n]
+    return f"compiling {type(integrator).__name__}, {', '.join(sizes)}; once for this model"
 
 
 def _empty_table(rows: dict[str, Any], num_rows: int) -> dict[str, Any]:

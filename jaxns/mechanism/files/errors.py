@@ -9,8 +9,9 @@ class ModelFileError(MechanismError):
     """A model file that cannot be read: file, element, line, what was given and what was expected.
 
     >>> import jaxns as ns
+    >>> link = '<link name="a"><inertial><mass value="-1"/><inertia/></inertial></link>'
     >>> try:
-    ...     ns.from_urdf('<robot name="r">\\n<link name="a"><inertial><mass value="-1"/><inertia/></inertial></link></robot>')
+    ...     ns.from_urdf(f'<robot name="r">\\n{link}</robot>')
     ... except ns.ModelFileError as error:
     ...     print(error)
     text, line 2, <mass>: value must be at least 0, got '-1'.
