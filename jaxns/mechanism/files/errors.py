@@ -10,7 +10,7 @@ class ModelFileError(MechanismError):
 
     >>> import jaxns as ns
     >>> try:
-    ...     ns.from_urdf('<robot name="r">\\n<link name="a"><inertial><mass value="-1"/><inertia/></inertial></link></robot>')
+    ...     ns.from_urdf('<robot>\\n<link name="a"><inertial><mass value="-1"/><inertia/></inertial></link></robot>')
     ... except ns.ModelFileError as error:
     ...     print(error)
     text, line 2, <mass>: value must be at least 0, got '-1'.
