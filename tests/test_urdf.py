@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import jaxns as ns
+from jaxns.command_line.model_files import still
 
 TOSSED = """<?xml version="1.0"?>
 <robot name="tossed" xmlns:drake="https://drake.mit.edu/">
@@ -42,6 +43,15 @@ def test_tossed_elbow_runs_and_animates(coordinates, tmp_path):
     assert gaps.min() > -1e-8 and gaps[-1].min() < 1e-8 < gaps[0].min()
     ns.animate(mechanism, traj).save(tmp_path / "film.html")
     assert len(mechanism.draw(0.0, mechanism.q0, mechanism.system.params).paths) >= 3  # both boxes and the floor
+
+
+def test_contacts_are_drawn_beside_limits_of_joints(tmp_path):
+    text = TOSSED.replace("continuous", "revolute").replace("<dynamics", '<limit lower="-1" upper="1"/><dynamics')
+    mechanism = ns.from_urdf(text, position=(0.0, 0.0, 0.2), floor=0.0, strict=True)
+    assert len(mechanism.contacts) == 9 + 2
+    assert mechanism.draw(0.0, mechanism.q0, mechanism.system.params).contact_points.shape == (9, 3)
+    problem = mechanism.problem(dt=1e-2, t1=1.0)
+    assert ns.animate(problem, still(problem)).contact_points.shape == (2, 9, 3)
 
 
 def test_inertia_is_that_of_the_file():
@@ -196,7 +206,7 @@ def test_massless_links():
     np.testing.assert_allclose(mechanism.system.M(0.0, mechanism.q0), 0.1 * np.eye(2), atol=1e-14)
     with pytest.raises(ns.ModelFileError, match=r"line 1, <link name='spider'>: .*coordinates=\"joints\""):
         ns.from_urdf(cross)
-    with pytest.raises(ns.ModelFileError, match="'shaft' moves, so it needs mass"):
+    with pytest.raises(ns.ModelFileError, match="'spider' can move without inertia"):
         ns.from_urdf(cross.replace(inertial, ""), coordinates="joints")
 
 

@@ -76,7 +76,7 @@ def show(options: argparse.Namespace) -> None:
     try:
         problem = read(options.file, options)
         page = options.out or Path(Path(options.file).stem + ".html")
-        ns.animate(problem, _still(problem), title=Path(options.file).name).save(page)
+        ns.animate(problem, still(problem), title=Path(options.file).name).save(page)
     except (OSError, ValueError) as error:
         raise UsageError(str(error)) from error
     print(f"wrote {page}")
@@ -84,14 +84,14 @@ def show(options: argparse.Namespace) -> None:
         webbrowser.open(page.absolute().as_uri())
 
 
-def _still(problem: ns.Problem) -> ns.Trajectory:
+def still(problem: ns.Problem) -> ns.Trajectory:
     """One second in which nothing happens."""
     system, q, u = problem.system, problem.q0, problem.u0
     rows = system.rows(jnp.zeros(()), q, u)
     f = max((d for _, d, _ in rows.groups), default=0)
-    still, none, once = jnp.zeros((2, 1)), jnp.zeros(1, int), jnp.zeros(1)
+    two, none, once = jnp.zeros((2, 1)), jnp.zeros(1, int), jnp.zeros(1)
     g, gamma, N = (jnp.zeros((2, n)) for n in (rows.n_g, rows.n_gamma, rows.n_N))
     return ns.Trajectory(
-        jnp.arange(2.0), still + q, still + u, g, gamma, N, P_F=jnp.zeros((2, rows.n_N, f)),
+        jnp.arange(2.0), two + q, two + u, g, gamma, N, P_F=jnp.zeros((2, rows.n_N, f)),
         status=none, iterations=none, residual=once, stage_iterations=none[:, None], worst_row=none - 1,
     )  # fmt: skip
