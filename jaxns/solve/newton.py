@@ -66,7 +66,7 @@ def solve(problem: Problem, lift: Lift, data: Any) -> Result:
     linear_only = problem.method != "newton"
     most = problem.max_sweeps if linear_only else STEPS + 5 * path.MAX_ITERATIONS
     last = STEPS + 1 + (problem.max_sweeps if problem.method == "projected_newton" else LINEARISATIONS)
-    restarts = RESTARTS if problem.nonlinear and not linear_only else 0
+    restarts = RESTARTS if problem.nonlinear and laws.n_N and not linear_only else 0
     irrational = np.random.default_rng(0).uniform(size=P.shape[0])
 
     def unfinished(it: _Iterate) -> Array:
