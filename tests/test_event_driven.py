@@ -347,6 +347,7 @@ def test_laws_without_a_gauge_are_refused():
         ns.simulate(problem.system, EVENT, problem.q0, problem.u0, dt=0.01, num_steps=1)
 
 
+@pytest.mark.slow
 def test_exact_contensou_friction_lets_go_where_its_set_ends():
     """A puck under a force and a torque that grow in the direction of a known point of the boundary of B_F."""
     mu, R_bar, m, gravity, ratio = 0.3, 0.5, 0.5, 10.0, 0.8

@@ -101,9 +101,8 @@ def test_tippedisk_with_lobatto(shape):
     check_friction_of_the_tippedisk(LOBATTO, ns.Contensou(shape))
 
 
-@pytest.mark.parametrize(
-    "integrator", [*named(MOREAU), *(pytest.param(*p.values, id=p.id, marks=pytest.mark.slow) for p in named(RATTLE))]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("integrator", [*named(MOREAU), *named(RATTLE)])
 def test_tippedisk_with_the_exact_set(integrator):
     """The friction of every step obeys B_F with the sliding and drilling velocity at its end."""
     check_friction_of_the_tippedisk(integrator, ns.Contensou("exact"))

@@ -117,9 +117,8 @@ def end(mechanism: ns.Mechanism, integrator: Any, dt: Any, steps: int) -> Callab
     return of
 
 
-@pytest.mark.parametrize(
-    "name", ["double pendulum", *(pytest.param(name, marks=SLOW) for name in ALL if name != "double pendulum")]
-)
+@SLOW
+@pytest.mark.parametrize("name", ALL)
 def test_event_driven_motions_and_derivatives_agree(name):
     _, t1, keys = ALL[name]
     found = []
@@ -156,7 +155,8 @@ def test_rattle_agrees_in_the_limit_of_small_steps(name):
     assert np.abs(found[0][-1] - found[1][-1]).max() < BOUND
 
 
-@pytest.mark.parametrize("name", ["dragged arm", pytest.param("spatial chain", marks=SLOW)])
+@SLOW
+@pytest.mark.parametrize("name", ["dragged arm", "spatial chain"])
 def test_lobatto_agrees(name):
     steps = 300
     x, y = (end(mechanism, ns.Lobatto(stages=3, tol=1e-12), 0.3 / steps, steps)({}) for mechanism in both(name))

@@ -31,7 +31,8 @@ TOSSED = """<?xml version="1.0"?>
 </robot>"""
 
 
-@pytest.mark.parametrize("coordinates", ["bodies", pytest.param("joints", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("coordinates", ["bodies", "joints"])
 def test_tossed_elbow_runs_and_animates(coordinates, tmp_path):
     mechanism = ns.from_urdf(TOSSED, coordinates=coordinates, position=(0.0, 0.0, 0.2), floor=0.0, strict=True)
     assert mechanism.degrees_of_freedom == 7
