@@ -7,6 +7,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Iterator
+from pathlib import Path
 
 # Most of the time of these tests is compilation. XLA's older emitters take half of the time of its newer ones for programs
 # of many small operations, and no optimization saves a quarter more; JAX makes many long-lived objects, which a
@@ -34,6 +35,16 @@ import numpy as np  # noqa: E402
 import pytest  # noqa: E402
 
 jax.config.update("jax_enable_x64", True)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark the variants of slow_variants.txt, before those that are not wanted are left out."""
+    lines = Path(__file__).with_name("slow_variants.txt").read_text(encoding="utf-8").splitlines()
+    slow = {line for line in lines if line and not line.startswith("#")}
+    for item in items:
+        if item.nodeid.removeprefix("tests/") in slow:
+            item.add_marker(pytest.mark.slow)
 
 
 def pytest_unconfigure() -> None:

@@ -121,3 +121,10 @@ def test_functions_fit_on_a_screen(file):
             prose = docstring.end_lineno - docstring.lineno + 1 if docstring else 0
             length = node.end_lineno - node.lineno + 1 - prose
             assert length <= 80, f"{module_name(file)}, line {node.lineno}: {node.name} has {length} lines"
+
+
+def test_slow_variants_are_variants_of_tests_that_exist():
+    lines = (Path(__file__).parent / "slow_variants.txt").read_text(encoding="utf-8").splitlines()
+    for line in (line for line in lines if not line.startswith("#")):
+        file, name = line.split("[")[0].split("::")
+        assert f"def {name}(" in (Path(__file__).parent / file).read_text(encoding="utf-8"), line
