@@ -9,7 +9,9 @@ turns in one process, and each figure is the least. Both ratios must be at most 
 from __future__ import annotations
 
 import argparse
+import sys
 import time
+from pathlib import Path
 from typing import Any
 
 from measuring import report  # first: it sets up XLA
@@ -19,24 +21,10 @@ import jax.numpy as jnp
 
 import jaxns as ns
 
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+from test_mechanism import slider_crank
+
 STEPS, BOUND = 100, 1.3
-L1, L2 = 0.153, 0.306
-
-
-def from_parts() -> ns.Mechanism:
-    law: dict[str, Any] = {"e_N": 0.4, "e_F": 0.0, "mu": 0.01}
-    return ns.Mechanism(
-        ns.Body("crank", 0.038, 7.4e-5, position=(0.5 * L1, 0), velocity=(0, 11.475), spin=150),
-        ns.Body("rod", 0.038, 5.9e-4, position=(L1 + 0.5 * L2, 0), velocity=(0, 11.475), spin=-75),
-        ns.Body("slider", 0.076, 2.7e-6, position=(L1 + L2, 0), angle=0.017, shape=ns.shapes.Box(0.1, 0.05)),
-        ns.Body("top", fixed=True, position=(0, 0.026), angle=jnp.pi, shape=ns.shapes.HalfSpace()),
-        ns.Body("bottom", fixed=True, position=(0, -0.026), shape=ns.shapes.HalfSpace()),
-        ns.Revolute("ground", "crank", at=(0, 0)),
-        ns.Revolute("crank", "rod", at=(L1, 0)),
-        ns.Revolute("rod", "slider", at=(L1 + L2, 0)),
-        ns.Touch("slider", "top", points=(3, 2), **law),
-        ns.Touch("slider", "bottom", points=(0, 1), **law),
-    )
 
 
 def main() -> None:
@@ -44,7 +32,7 @@ def main() -> None:
     parser.add_argument("--lanes", type=int, default=256)
     parser.add_argument("--repeats", type=int, default=5)
     chosen = parser.parse_args()
-    hand, parts = ns.models.slider_crank(), from_parts().problem(dt=1e-4, t1=0.15)
+    hand, parts = ns.models.slider_crank(), slider_crank().problem(dt=1e-4, t1=0.15)
     speeds = jnp.linspace(0.9, 1.1, chosen.lanes)
 
     def run(problem: ns.Problem) -> Any:
