@@ -29,6 +29,11 @@ if "PYTEST_XDIST_WORKER" not in os.environ:  # workers inherit what the first pr
     if not os.environ.get(FOLDER):
         own_folder = os.environ[FOLDER] = tempfile.mkdtemp(prefix="jaxns_tests_")
 gc.set_threshold(200_000, 50, 50)
+# Workers take whole files: the longest ones first, so that none of them is left for one worker at the end.
+LONGEST = (
+    "notebooks examples contract documentation derivatives energy_consistent general_systems contact_problem "
+    "laws_and_solvers records identification event_derivatives event_driven mjcf_mujoco located hard_contacts"
+).split()
 
 import jax  # noqa: E402
 import numpy as np  # noqa: E402
@@ -39,12 +44,14 @@ jax.config.update("jax_enable_x64", True)
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the variants of slow_variants.txt, before those that are not wanted are left out."""
+    """Mark the variants of slow_variants.txt, before those that are not wanted are left out; put the longest files first."""
     lines = Path(__file__).with_name("slow_variants.txt").read_text(encoding="utf-8").splitlines()
     slow = {line for line in lines if line and not line.startswith("#")}
     for item in items:
         if item.nodeid.removeprefix("tests/") in slow:
             item.add_marker(pytest.mark.slow)
+    place = {f"test_{name}": number for number, name in enumerate(LONGEST)}
+    items.sort(key=lambda item: place.get(item.path.stem, len(place)))
 
 
 def pytest_unconfigure() -> None:
