@@ -44,7 +44,7 @@ jax.config.update("jax_enable_x64", True)
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the variants of slow_variants.txt, before those that are not wanted are left out; put the longest files first."""
+    """Mark the variants of slow_variants.txt, before those that are not wanted are left out, and put long files first."""
     lines = Path(__file__).with_name("slow_variants.txt").read_text(encoding="utf-8").splitlines()
     slow = {line for line in lines if line and not line.startswith("#")}
     for item in items:
