@@ -8,8 +8,10 @@ import pytest
 from jax import lax
 
 import jaxns as ns
+from jaxns.solve.lanes import on_lanes
 from jaxns.trace import pattern, primitives, vectorise
 from jaxns.trace.dependence import depends_on
+from jaxns.trace.digest import digest
 
 LANES = 4
 
@@ -102,3 +104,21 @@ def test_a_batch_by_public_functions_is_the_same(monkeypatch):
     monkeypatch.setenv("JAXNS_TRACES", "public")
     for a, b in zip(read, run(), strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-9)
+
+
+def test_a_digest_depends_on_the_program_alone():
+    """Traces that are made on the way must not lend their addresses to one another."""
+
+    def solve(power):
+        def raised(lift, x):
+            return lift.values(lambda v: v**power, 1)(x)
+
+        return lambda x: on_lanes(raised, x, rows=1)
+
+    square, cube = solve(2), solve(3)
+
+    def hashed(*solves):
+        return digest(jax.make_jaxpr(lambda x: [solve(x) for solve in solves])(1.0))
+
+    assert len({hashed(square, cube, square, cube) for _ in range(20)}) == 1
+    assert len({hashed(square, square), hashed(square, cube), hashed(cube, square), hashed(cube, cube)}) == 4

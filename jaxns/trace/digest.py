@@ -28,10 +28,10 @@ def is_key(leaf: Any) -> bool:
     return isinstance(leaf, jax.Array) and jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.prng_key)
 
 
-def _digest(closed: core.ClosedJaxpr | core.Jaxpr, known: dict[int, str]) -> str:
-    """The same, with the hashes of programs that were met before."""
+def _digest(closed: core.ClosedJaxpr | core.Jaxpr, known: dict[int, tuple[Any, str]]) -> str:
+    """The same, with the programs that were met before and their hashes: a program that is kept keeps its address."""
     if id(closed) in known:
-        return known[id(closed)]
+        return known[id(closed)][1]
     jaxpr, constants = (closed.jaxpr, closed.consts) if isinstance(closed, core.ClosedJaxpr) else (closed, ())
     numbers: dict[Any, int] = {}
     result = hashlib.sha256()
@@ -65,8 +65,8 @@ def _digest(closed: core.ClosedJaxpr | core.Jaxpr, known: dict[int, str]) -> str
                 result.update(parameter(leaf.traced(equation) if untraced else leaf) + b"\n")
         add(*equation.outvars)
     add(*jaxpr.outvars)
-    known[id(closed)] = result.hexdigest()
-    return known[id(closed)]
+    known[id(closed)] = closed, result.hexdigest()
+    return result.hexdigest()
 
 
 def array_bytes(x: Any) -> bytes:
