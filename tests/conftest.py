@@ -13,7 +13,8 @@ from pathlib import Path
 # of many small operations, and no optimization saves a quarter more; JAX makes many long-lived objects, which a
 # collection visits again and again. JAXNS_TEST_XLA has other settings of XLA, or "default": the tests pass with those, too.
 QUICK = (
-    "--xla_cpu_use_fusion_emitters=false --xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true"
+    "--xla_cpu_use_fusion_emitters=false --xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true "
+    "--xla_cpu_parallel_codegen_split_count=1"  # no parts for other threads: the other processes have the cores
 )
 # One folder for compiled programs of this run, which all its processes share, also those that the tests start. Who sets
 # JAX_COMPILATION_CACHE_DIR keeps them from run to run.

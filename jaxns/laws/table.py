@@ -53,8 +53,8 @@ class LawTable:
 
     def split(self, rows: Array) -> tuple[Array, Array, Array]:
         """Bilateral, normal and friction rows."""
-        a, b = self.n_bilateral, self.n_bilateral + self.n_N
-        return rows[:a], rows[a:b], rows[b:]
+        first, second, third = jax.lax.split(rows, (self.n_bilateral, self.n_N, self.n_F))
+        return first, second, third
 
     def residual(self, y: Array, P: Array, mu: Array, closed: Array) -> Array:
         """P + prox_C(y − P), row by row; zero exactly where y_i ∈ N_{C_i}(−P_i).

@@ -19,12 +19,14 @@ linearly dependent. Their systems are still consistent, and any solution will do
 from __future__ import annotations
 
 from functools import partial
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 from jax import Array, lax
+from jax.custom_derivatives import SymbolicZero
 
-from .lanes import largest
+from .lanes import Lift, largest, on_lanes
 
 BLOCK, LANES_BLOCK = 5, 7  # pivots at least, of one system and of many
 MANY = 64  # rows from which on unrolled sums compile for too long
@@ -151,8 +153,13 @@ def solve_lanes(A: Array, b: Array) -> Array:
     return lax.cond(jnp.any(bad), repeat, lambda: x)
 
 
+@jax.custom_jvp
 def matmul_lanes(A: Array, B: Array) -> Array:
-    """A @ B in every lane; (n, m, *lanes) and (m, k, *lanes), as fused arithmetic instead of small BLAS calls."""
+    """A @ B in every lane; (n, m, *lanes) and (m, k, *lanes), as fused arithmetic instead of small BLAS calls.
+
+    A column that is cut out of a matrix becomes, in reverse mode, a matrix of zeros with one column, a kernel for each. So
+    the derivative is a product and a sum, of which reverse mode makes products and sums.
+    """
     if A.shape[1] == 0:
         return jnp.zeros((A.shape[0], *B.shape[1:]), A.dtype)
     if A.shape[1] > (FEW if A.ndim == 2 else MANY):
@@ -161,6 +168,18 @@ def matmul_lanes(A: Array, B: Array) -> Array:
     for j in range(1, A.shape[1]):
         product = product + A[:, j, None] * B[None, j]
     return product
+
+
+@partial(matmul_lanes.defjvp, symbolic_zeros=True)
+def _matmul_jvp(primals: tuple[Array, Array], tangents: tuple[Any, Any]) -> tuple[Array, Any]:
+    (A, B), (A_dot, B_dot) = primals, tangents
+    moved = [
+        jnp.sum(X[:, :, None] * Y[None], axis=1)
+        for X, Y in ((A_dot, B), (A, B_dot))
+        if not (isinstance(X, SymbolicZero) or isinstance(Y, SymbolicZero))
+    ]
+    product = matmul_lanes(A, B)
+    return product, sum(moved) if moved else jnp.zeros_like(product)
 
 
 def matmul(A: Array, B: Array) -> Array:
@@ -172,22 +191,18 @@ def matmul(A: Array, B: Array) -> Array:
     return matmul_lanes(A, B[:, None])[:, 0] if B.ndim == 1 else matmul_lanes(A, B)
 
 
-@jax.custom_batching.custom_vmap
 def _solve(A: Array, b: Array) -> Array:
-    return solve_lanes(A, b)
+    """`solve_lanes` for one lane, as one operation of a trace: a solve is some thousand of them."""
+    return on_lanes(_solve_on_lanes, A, b, rows=A.shape[0], result=jax.ShapeDtypeStruct(b.shape, b.dtype))
 
 
-@_solve.def_vmap
-def _solve_vmap(axis_size: int, in_batched: list[bool], A: Array, b: Array) -> tuple[Array, bool]:
-    A_batched, b_batched = in_batched
-    if not A_batched:  # one matrix, many right-hand sides: columns
-        columns = jnp.moveaxis(b, 0, 1)
-        flat = columns.reshape(b.shape[1], axis_size * b.shape[2], *b.shape[3:])
-        x = _solve(A, flat).reshape(columns.shape)
-        return jnp.moveaxis(x, 1, 0), True
-    A = jnp.moveaxis(A, 0, -1)
-    b = jnp.moveaxis(b, 0, -1) if b_batched else jnp.broadcast_to(b[..., None], (*b.shape, axis_size))
-    return jnp.moveaxis(_solve(A, b), -1, 0), True
+def _solve_on_lanes(lift: Lift, A: Array, b: Array) -> Array:
+    A_laned, b_laned = lift.laned
+    if lift.size is None:
+        return solve_lanes(A, b)
+    if not A_laned:  # one matrix, many right-hand sides: columns
+        return solve_lanes(A, b.reshape(b.shape[0], -1)).reshape(b.shape)
+    return solve_lanes(A, b if b_laned else jnp.broadcast_to(b[..., None], (*b.shape, lift.size)))
 
 
 @partial(jax.jit, inline=True)

@@ -31,7 +31,7 @@ class _Part(NamedTuple):
 
 
 class _Trace(NamedTuple):
-    program: Any  # the function of its arguments and of parts of them, as a closed jaxpr
+    run: Callable[..., Any]  # the function of its arguments and of parts of them
     result: Any  # the structure of what the function returns
     parts: tuple[tuple[int, int, int], ...]  # number of the argument, start and stop of each part
     cuts: dict[int, list[int]]  # where these arguments are cut
@@ -57,7 +57,7 @@ def call(function: Callable[..., Any], *arguments: Any) -> Any:
         own = [piece for place, piece in pieces[k].items() if start <= place < stop]
         return own[0] if len(own) == 1 else jnp.concatenate([leaves[k][:0], *own])
 
-    results = core.jaxpr_as_fun(trace.program)(*leaves, *(part(*p) for p in trace.parts))
+    results = trace.run(*leaves, *(part(*p) for p in trace.parts))
     return jax.tree.unflatten(trace.result, [lax.optimization_barrier(result) for result in results])
 
 
@@ -83,7 +83,7 @@ def _traced(function: Callable[..., Any], structure: Any, shapes: tuple[Any, ...
         debug_info=jaxpr.debug_info.with_unknown_names(),
     )
     return _Trace(
-        core.ClosedJaxpr(program, closed.consts),
+        jax.jit(core.jaxpr_as_fun(core.ClosedJaxpr(program, closed.consts))),
         jax.tree.structure(result),
         tuple((number[part.of], part.start, part.stop) for part in found.values()),
         {k: sorted(c) for k, c in cuts.items()},

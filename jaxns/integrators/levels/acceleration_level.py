@@ -8,6 +8,7 @@ And, that being known, which accelerations and forces follow (a linear system)?
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -123,7 +124,9 @@ class Forces(NamedTuple):
     force: Array  # (n,) λ of all rows (g, γ, N, F)
 
 
-class Motion(NamedTuple):
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class Motion:
     """A system whose contacts are in one mode: rows that act are equations, sliding friction follows the normal force.
 
     With `unilateral` the normal rows of closed contacts obey 0 ≤ λ_N ⊥ (row) ≥ 0 instead, which stays solvable where two
@@ -132,8 +135,8 @@ class Motion(NamedTuple):
 
     system: System
     mode: Mode
-    unilateral: bool = False
-    held: bool = False  # no contact slides
+    unilateral: bool = field(default=False, metadata={"static": True})
+    held: bool = field(default=False, metadata={"static": True})  # no contact slides
 
     def laws(self, t: Array, q: Array, u: Array) -> LawTable:
         return law_table(self.system.rows(t, q, u))
@@ -173,7 +176,7 @@ class Motion(NamedTuple):
 
     def _held(self) -> Motion:
         """The same with all closed contacts sticking."""
-        return self._replace(mode=self.mode._replace(stick=self.mode.closed), held=True)
+        return replace(self, mode=self.mode._replace(stick=self.mode.closed), held=True)
 
     def solve(self, t: Array, q: Array, u: Array, W: Array, W_rows: Array, bias: Array) -> Forces:
         """u̇ and λ with M u̇ = h + W λ at (t, q, u), and W_rowsᵀu̇ + bias = 0 for the rows that act."""
@@ -194,6 +197,7 @@ class Motion(NamedTuple):
         u_dot = a + dense.matmul(M_inv_W, force)
         return Forces(u_dot, force.at[n:].add(-D * laws.spread(force[b:n])))
 
+    @jax.jit
     def accelerations(self, t: Array, q: Array, u: Array) -> Forces:
         """u̇ and λ at one state: g̈ = 0, γ̇ = 0 for the rows that act (index 1)."""
         W = materialise(self.system.W(t, q, u))
