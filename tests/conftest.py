@@ -30,6 +30,7 @@ if "PYTEST_XDIST_WORKER" not in os.environ:  # workers inherit what the first pr
     if not os.environ.get(FOLDER):
         own_folder = os.environ[FOLDER] = tempfile.mkdtemp(prefix="jaxns_tests_")
 gc.set_threshold(200_000, 50, 50)
+ENOUGH_GIGABYTES = 3.0  # of one process
 # Workers take whole files: the longest ones first, so that none of them is left for one worker at the end.
 LONGEST = (
     "notebooks examples contract documentation derivatives energy_consistent general_systems contact_problem "
@@ -61,12 +62,22 @@ def pytest_unconfigure() -> None:
         shutil.rmtree(own_folder, ignore_errors=True)
 
 
+def resident_gigabytes() -> float:
+    """Memory that this process has; infinite where the system does not say."""
+    try:
+        pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
+    except OSError:
+        return float("inf")
+    return pages * os.sysconf("SC_PAGE_SIZE") / 2**30
+
+
 @pytest.fixture(scope="module", autouse=True)
 def forget_programs() -> Iterator[None]:
-    """Drop what a file has compiled: all files together would fill many gigabytes."""
+    """Drop what files have compiled before it fills many gigabytes; a hundred small programs are the same in all files."""
     yield
-    jax.clear_caches()
-    gc.collect()
+    if resident_gigabytes() > ENOUGH_GIGABYTES:
+        jax.clear_caches()
+        gc.collect()
 
 
 @pytest.fixture

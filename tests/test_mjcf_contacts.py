@@ -121,8 +121,7 @@ def test_loops_move_as_in_mujoco(kind, coordinates):
     for _ in range(40_000):
         mujoco.mj_step(model, data)
     mujoco.mj_kinematics(model, data)
-    integrator = ns.EventDriven(rtol=1e-9, atol=1e-10)
-    traj = ns.simulate(mechanism.system, integrator, mechanism.q0, mechanism.u0, dt=0.1, num_steps=4)
+    traj = ns.simulate(mechanism.system, ns.Lobatto(3), mechanism.q0, mechanism.u0, dt=2e-3, num_steps=200)
     for name in ("crank", "rod", "rocker"):
         found = np.asarray(mechanism.pose(name, traj.q[-1])[0])
         assert np.abs(found - data.body(name).xipos).max() < 1e-5, name

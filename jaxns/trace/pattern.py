@@ -9,6 +9,7 @@ may depend on everything, and so everywhere with a release of JAX that is not kn
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -155,20 +156,12 @@ def _move(equation: Any, values: list[_Value]) -> list[_Value] | None:
     moving = [jnp.issubdtype(v.aval.dtype, jnp.inexact) for v in equation.invars]
     if not all(m or v.known is not None for m, v in zip(moving, values, strict=True)):
         return None
-    rule = _MOVES[equation.primitive.name]
-
-    def run(*moved: np.ndarray) -> list[np.ndarray]:
-        parts = iter(moved)
-        results = rule(equation, *(next(parts) if m else v.known for m, v in zip(moving, values, strict=True)))
-        return [np.asarray(r) != 0 for r in (results if isinstance(results, (list, tuple)) else [results])]
-
-    carried = [v for m, v in zip(moving, values, strict=True) if m]
-    nonzero = run(*(v.nonzero for v in carried))
-    inputs = [run(*(v.depends[k] for v in carried)) for k in range(carried[0].depends.shape[0])]
-    depends = [
-        np.stack([i[k] for i in inputs]) if inputs else np.zeros((0, *n.shape), bool) for k, n in enumerate(nonzero)
+    operands = [
+        np.concatenate([v.nonzero[None], v.depends]) if m else v.known for m, v in zip(moving, values, strict=True)
     ]
-    return [_Value(n, d) for n, d in zip(nonzero, depends, strict=True)]
+    results = _MOVES[equation.primitive.name](equation, *operands)
+    results = results if isinstance(results, (list, tuple)) else [results]
+    return [_Value(r[0] != 0, r[1:] != 0) for r in map(np.asarray, results)]
 
 
 def _product(product: Callable[[np.ndarray, np.ndarray], np.ndarray], a: _Value, b: _Value) -> _Value:
@@ -203,30 +196,59 @@ def _select(which: np.ndarray | None, cases: list[_Value], shape: tuple[int, ...
     return _Value(nonzero, depends)
 
 
+# Operations that move entries, on truth values with one more leading axis: what is nonzero, and what depends on each input.
+
+
 def _broadcast_in_dim(equation: Any, x: np.ndarray) -> np.ndarray:
     shape, axes = equation.params["shape"], equation.params["broadcast_dimensions"]
     spread = [1] * len(shape)
-    for axis, length in zip(axes, x.shape, strict=True):
+    for axis, length in zip(axes, x.shape[1:], strict=True):
         spread[axis] = length
-    return np.broadcast_to(x.reshape(spread), shape)
+    return np.broadcast_to(x.reshape(len(x), *spread), (len(x), *shape))
 
 
 def _slice(equation: Any, x: np.ndarray) -> np.ndarray:
     p = equation.params
-    strides = p["strides"] or (1,) * x.ndim
-    return x[tuple(slice(*s) for s in zip(p["start_indices"], p["limit_indices"], strides, strict=True))]
+    strides = p["strides"] or (1,) * (x.ndim - 1)
+    cuts = (slice(*s) for s in zip(p["start_indices"], p["limit_indices"], strides, strict=True))
+    return x[(slice(None), *cuts)]
+
+
+def _split(equation: Any, x: np.ndarray) -> list[np.ndarray]:
+    return np.split(x, np.cumsum(equation.params["sizes"])[:-1], axis=equation.params["axis"] + 1)
+
+
+def _unstack(equation: Any, x: np.ndarray) -> list[np.ndarray]:
+    return list(np.moveaxis(x, equation.params["axis"] + 1, 0))
+
+
+def _reduce_sum(equation: Any, x: np.ndarray) -> np.ndarray:
+    return x.any(axis=tuple(axis + 1 for axis in equation.params["axes"]))
+
+
+def _transpose(equation: Any, x: np.ndarray) -> np.ndarray:
+    return x.transpose(0, *(axis + 1 for axis in equation.params["permutation"]))
+
+
+def _pad(equation: Any, x: np.ndarray, value: np.ndarray) -> np.ndarray:
+    config = equation.params["padding_config"]
+    if any(low < 0 or high < 0 or interior for low, high, interior in config):
+        return _as_it_is(equation, x, value)
+    around = [(low, high) for low, high, _ in config]
+    outside = np.pad(np.zeros(x.shape[1:], bool), around, constant_values=True)
+    return np.pad(x, [(0, 0), *around]) | (outside & value.reshape(-1, *(1,) * outside.ndim))
 
 
 def _as_it_is(equation: Any, *operands: Any) -> Any:
     """By the operation itself, on zeros and ones."""
-    types = [v.aval.dtype for v in equation.invars]
-    return equation.primitive.bind(
-        *(jnp.asarray(x, t) for x, t in zip(operands, types, strict=True)), **equation.params
-    )
+    atoms = [v.aval for v in equation.invars]
+    arrays = [jnp.asarray(x, v.dtype) for x, v in zip(operands, atoms, strict=True)]
+    axes = [0 if x.ndim > len(v.shape) else None for x, v in zip(arrays, atoms, strict=True)]
+    return jax.vmap(partial(equation.primitive.bind, **equation.params), in_axes=axes)(*arrays)
 
 
 def _reshape(equation: Any, x: np.ndarray) -> np.ndarray:
-    return x.reshape(equation.outvars[0].aval.shape)
+    return x.reshape(len(x), *equation.outvars[0].aval.shape)
 
 
 def _same(equation: Any, x: np.ndarray) -> np.ndarray:
@@ -236,14 +258,18 @@ def _same(equation: Any, x: np.ndarray) -> np.ndarray:
 # The operations that occur most as numpy; the others would compile one by one.
 _MOVES: dict[str, Callable[..., Any]] = {
     "slice": _slice,
+    "split": _split,
+    "unstack": _unstack,
     "broadcast_in_dim": _broadcast_in_dim,
-    "transpose": lambda equation, x: x.transpose(equation.params["permutation"]),
-    "concatenate": lambda equation, *x: np.concatenate(x, axis=equation.params["dimension"]),
-    "reduce_sum": lambda equation, x: x.any(axis=tuple(equation.params["axes"])),
+    "transpose": _transpose,
+    "pad": _pad,
+    "concatenate": lambda equation, *x: np.concatenate(x, axis=equation.params["dimension"] + 1),
+    "stack": lambda equation, *x: np.stack(x, axis=equation.params["axis"] + 1),
+    "reduce_sum": _reduce_sum,
     **dict.fromkeys(("reshape", "squeeze"), _reshape),
     **dict.fromkeys((*SAME, "optimization_barrier"), _same),
     **dict.fromkeys(
-        "rev pad gather dynamic_slice scatter scatter-add dynamic_update_slice cumsum split stack unstack".split(),
+        "rev gather dynamic_slice scatter scatter-add dynamic_update_slice cumsum".split(),
         _as_it_is,
     ),
 }
