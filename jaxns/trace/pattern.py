@@ -166,13 +166,11 @@ def _move(equation: Any, values: list[_Value]) -> list[_Value] | None:
 
 def _product(product: Callable[[np.ndarray, np.ndarray], np.ndarray], a: _Value, b: _Value) -> _Value:
     """d(ab) = da b + a db."""
-    depends = [product(da, b.nonzero) | product(a.nonzero, db) for da, db in zip(a.depends, b.depends, strict=True)]
-    nonzero = product(a.nonzero, b.nonzero)
-    return _Value(nonzero, np.stack(depends) if depends else np.zeros((0, *nonzero.shape), bool))
+    return _Value(product(a.nonzero, b.nonzero), product(a.depends, b.nonzero) | product(a.nonzero, b.depends))
 
 
 def _dot(equation: Any) -> Callable[[np.ndarray, np.ndarray], np.ndarray]:
-    """The product of matrices as that of truth values."""
+    """The product of matrices as that of truth values, which may have more leading axes."""
     (a_inner, b_inner), (a_batch, b_batch) = equation.params["dimension_numbers"]
     rank_a = len(equation.invars[0].aval.shape)
     a_axes = list(range(rank_a))
@@ -183,7 +181,12 @@ def _dot(equation: Any) -> Callable[[np.ndarray, np.ndarray], np.ndarray]:
     inner = {a_axes[i] for i in a_inner}
     free = [x for x in a_axes if x not in inner and x not in batch]
     free += [x for x in b_axes if x not in inner and x not in batch]
-    return lambda a, b: np.einsum(a.astype(np.float32), a_axes, b.astype(np.float32), b_axes, batch + free) > 0
+
+    def product(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+        ones = (a.astype(np.float32), [..., *a_axes], b.astype(np.float32), [..., *b_axes], [..., *batch, *free])
+        return np.asarray(np.einsum(*ones) > 0)
+
+    return product
 
 
 def _select(which: np.ndarray | None, cases: list[_Value], shape: tuple[int, ...]) -> _Value:
@@ -223,7 +226,7 @@ def _unstack(equation: Any, x: np.ndarray) -> list[np.ndarray]:
 
 
 def _reduce_sum(equation: Any, x: np.ndarray) -> np.ndarray:
-    return x.any(axis=tuple(axis + 1 for axis in equation.params["axes"]))
+    return np.asarray(x.any(axis=tuple(axis + 1 for axis in equation.params["axes"])))
 
 
 def _transpose(equation: Any, x: np.ndarray) -> np.ndarray:
