@@ -183,8 +183,8 @@ def _dot(equation: Any) -> Callable[[np.ndarray, np.ndarray], np.ndarray]:
     free += [x for x in b_axes if x not in inner and x not in batch]
 
     def product(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-        ones = (a.astype(np.float32), [..., *a_axes], b.astype(np.float32), [..., *b_axes], [..., *batch, *free])
-        return np.asarray(np.einsum(*ones) > 0)
+        a, b = a.astype(np.float32), b.astype(np.float32)
+        return np.asarray(np.einsum(a, [..., *a_axes], b, [..., *b_axes], [..., *batch, *free]) > 0)
 
     return product
 
