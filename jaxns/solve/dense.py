@@ -29,6 +29,7 @@ from jax.custom_derivatives import SymbolicZero
 from .lanes import Lift, largest, on_lanes
 
 BLOCK, LANES_BLOCK = 5, 7  # pivots at least, of one system and of many
+MOST_OF_BLOCK = 10  # pivots at most: sums of more terms are not vectorised
 MANY = 64  # rows from which on unrolled sums compile for too long
 FEW = 24  # rows up to which a single system needs neither blocks nor products of matrices
 
@@ -53,7 +54,8 @@ def eliminate(A: Array, b: Array) -> Array:
     once; a single system of a few rows is small enough to be changed in each step.
     """
     floor = pivot_threshold(A.dtype) * _diagonal_size(A)
-    block = max(BLOCK if A.ndim == 2 else LANES_BLOCK, A.shape[0] // 8)  # few blocks, for the sake of compilation
+    least = BLOCK if A.ndim == 2 else LANES_BLOCK
+    block = min(max(least, A.shape[0] // 8), MOST_OF_BLOCK)  # few blocks, for the sake of compilation
     left = jnp.concatenate([A, b], axis=1)
     finished = []  # for each block of rows the columns to the right of it
     while left.shape[0]:

@@ -23,7 +23,8 @@ from jax.interpreters import ad, batching, mlir
 from ..trace.vectorise import vectorise
 
 BLOCK_ENTRIES = 2**16  # of one matrix of a block: 512 kB in float64, half of what the cache of a core holds
-FEWEST_LANES, MOST_LANES = 16, 64  # of a block
+FEWEST_LANES, MOST_LANES = 32, 64  # of a block
+VECTOR = 16  # lanes: two of the widest vectors. Loops over another number of lanes take half as long again
 _MANY = 64  # rows from which on a chain of operations compiles for too long
 
 
@@ -53,7 +54,7 @@ class _Program:
 
     def evaluate(self, leaves: Sequence[Array], laned: tuple[bool, ...], size: int | None) -> list[Array]:
         """The leaves of the result."""
-        block = max(FEWEST_LANES, min(MOST_LANES, BLOCK_ENTRIES // (self.rows + 1) ** 2))
+        block = max(FEWEST_LANES, min(MOST_LANES, BLOCK_ENTRIES // (self.rows + 1) ** 2 // VECTOR * VECTOR))
         lift = Lift(jax.tree.unflatten(self.structure, laned), size)
         arguments = jax.tree.unflatten(self.structure, leaves)
         on_cpu = jax.default_backend() == "cpu"
@@ -147,8 +148,10 @@ def _in_blocks(function: Callable[..., Any], block: int | None, lift: Lift, *arg
     """`function(lift, *arguments)` for at most `block` lanes at once, in blocks of equal size; the last is filled up."""
     if block is None or lift.size is None or lift.size <= block:
         return function(lift, *arguments)
-    size, count = lift.size, -(-lift.size // block)
-    block = -(-size // count)
+    size = lift.size
+    # The least to fill up, and then the fewest blocks.
+    block = min(range(block, 0, -VECTOR), key=lambda lanes: -(-size // lanes) * lanes)
+    count = -(-size // block)
     leaves, structure = jax.tree.flatten(arguments)
     laned = jax.tree.leaves(lift.laned)
 
