@@ -69,6 +69,7 @@ from .records.pose import pose_residual
 from .records.posterior import LogPosterior, log_posterior
 from .scene import Scene
 from .simulation.simulate import SimulationError, Trajectory, simulate
+from .solve.inclusion import Solver
 from .solve.lemke import Complementarity, lemke
 from .solve.status import Status
 from .sweeps.sweep import SweepError, SweepWarning, failed_lanes, sweep
@@ -136,6 +137,7 @@ __all__ = [
     "Signal",
     "SimulationError",
     "Skate",
+    "Solver",
     "Spherical",
     "SpragClutch",
     "Spring",

@@ -56,6 +56,26 @@ def exact():
     return attitude("quaternion", traj.q[-1])
 
 
+def test_a_full_tensor_of_inertia_is_that_of_the_same_body_in_another_basis():
+    """The same energy and, turned, the same acceleration as with principal moments."""
+    R = rotation_matrix(jnp.array([0.8, 0.1, -0.5, 0.3]) / jnp.sqrt(0.99))
+    turned = {"m": 1.5, "Theta": R.T @ jnp.diag(PARAMS["Theta"]) @ R}
+    omega, axes = R.T @ OMEGA, jnp.cross(OMEGA, R.T).reshape(-1)
+    velocities = {
+        "affine": jnp.concatenate([jnp.ones(3), axes]),
+        "scalable": jnp.concatenate([jnp.ones(3), jnp.zeros(1), omega]),
+        "quaternion": jnp.concatenate([jnp.ones(3), omega]),
+    }
+    energy = 0.5 * 1.5 * 3.0 + 0.5 * np.sum(THETA * np.square(OMEGA))
+    for body, (arguments, q, _) in BODIES.items():
+        M, u = arguments["mass"](0.0, q, turned), velocities[body]
+        np.testing.assert_allclose(0.5 * u @ M @ u, energy, rtol=1e-12)
+    (arguments, q, u), change = BODIES["quaternion"], {}
+    for name, params, v in (("principal", PARAMS, u), ("full", turned, velocities["quaternion"])):
+        change[name] = jnp.linalg.solve(arguments["mass"](0.0, q, params), arguments["force"](0.0, q, v, params))[3:]
+    np.testing.assert_allclose(change["full"], R.T @ change["principal"], rtol=1e-12)
+
+
 SLOW = ("affine, two steps", "affine, Rattle", "scalable, two steps", "scalable, begin", "quaternion, two steps")
 
 

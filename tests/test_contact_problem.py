@@ -99,6 +99,63 @@ def test_projected_newton_is_projected_jacobi_for_linear_equations(problems):
         np.testing.assert_array_equal(a.iterations, b.iterations)
 
 
+@pytest.mark.parametrize("alpha", [0.7, 1.3])
+def test_a_sweep_with_the_prox_parameters_of_the_thesis(alpha):
+    """Möller 2011, (2.45), (2.63), (2.67): one sweep by hand, with r = α / max_k G_kk over the rows of each set."""
+    rng = np.random.default_rng(2)
+    n, mu = 3, 0.4
+    W = rng.normal(size=(9, 12))
+    G, c, P = W @ W.T, rng.normal(size=9), np.concatenate([[3.0, 1.0, 0.2], 0.05 * rng.normal(size=6)])
+
+    def disk(x, radius):
+        return x * min(1.0, radius / np.linalg.norm(x))
+
+    def swept(sequential, recovered):
+        new = P.copy()
+        for k in range(n):
+            rows = n + D * k + np.arange(D)
+            known = new if sequential else P
+            new[k] = max(known[k] - alpha / G[k, k] * (G[k] @ known + c[k]), 0.0)
+            known = new if sequential else P
+            y, diagonal = G[rows] @ known + c[rows], np.diag(G)[rows]
+            x = alpha / diagonal.max() * y - known[rows]
+            inside = np.linalg.norm(x) <= mu * known[k]
+            new[rows] = known[rows] - alpha / diagonal * y if recovered and inside else -disk(x, mu * known[k])
+        return new
+
+    for sequential, name in ((False, "jacobi"), (True, "gauss_seidel")):
+        for recovered, kind in ((False, "projected"), (True, "recovered")):
+            method = ns.Solver(f"{kind}_{name}", alpha)
+            solution = ns.solve_contacts(G, c, mu, d=D, method=method, P_guess=jnp.asarray(P), max_sweeps=1)
+            found = np.concatenate([solution.P_N, solution.P_F.ravel()])
+            np.testing.assert_allclose(found, swept(sequential, recovered), rtol=1e-12, atol=1e-12, err_msg=str(method))
+
+
+@pytest.mark.parametrize("solver", [ns.Solver("natural_newton", 0.5), ns.Solver("natural_newton", cone=True)], ids=str)
+def test_another_equation_changes_the_way_of_newtons_method_not_its_end(problems, solver):
+    few = jax.tree.map(lambda x: x[:60], problems)
+    reference, plain, found = (batched(m, D, tol=1e-13)(*few) for m in ("newton", "natural_newton", solver))
+    ends = np.asarray(found.status == ns.Status.OK)
+    assert ends.sum() > 30
+    assert largest_difference(*(jax.tree.map(lambda x: x[ends], s) for s in (found, reference))) <= 1e-7
+    assert np.any(np.asarray(plain.iterations != found.iterations)[ends])
+
+
+@pytest.mark.parametrize(
+    ("method", "alpha", "cone"),
+    [
+        ("newton", 0.5, False),
+        ("lemke", 1.0, False),
+        ("projected_jacobi", 0.0, False),
+        ("jacobi", None, False),
+        ("newton", None, True),
+    ],
+)
+def test_a_solver_says_what_it_cannot_be(method, alpha, cone):
+    with pytest.raises(ValueError, match=rf"Solver: .*got.*{method!r}"):
+        ns.Solver(method, alpha, cone)
+
+
 @pytest.mark.parametrize("method", METHODS)
 def test_redundant_contacts_have_unique_velocities(method):
     """Contacts twice: G is singular, percussions are not unique, ξ and the velocity M⁻¹W P are."""

@@ -32,7 +32,9 @@ def test_every_solver_gives_the_same_bouncing_ball(integrator, solver):
 
 
 @pytest.mark.parametrize("integrator", named(LOBATTO, DECOUPLED, UNIFIED))
-@pytest.mark.parametrize("solver", ["projected_newton", "recovered_gauss_seidel"])
+@pytest.mark.parametrize(
+    "solver", ["projected_newton", "recovered_gauss_seidel", ns.Solver("natural_newton", 0.5)], ids=str
+)
 def test_solvers_of_other_integrators(integrator, solver):
     reference = run(BALL, replace(integrator, tol=1e-12), dt=1e-2, num_steps=60)
     traj = run(BALL, replace(integrator, solver=solver, tol=1e-12), dt=1e-2, num_steps=60)

@@ -13,7 +13,7 @@ from ..integrators.base import tolerance
 from ..laws.friction import Coulomb, FrictionLaw
 from ..laws.table import LawTable
 from ..solve import dense, implicit
-from ..solve.inclusion import METHODS, Problem, Scaling
+from ..solve.inclusion import Problem, Scaling, Solver
 
 
 class ContactSolution(NamedTuple):
@@ -40,7 +40,7 @@ def solve_contacts(
     mu: Any,
     *,
     d: int = 1,
-    method: str = "newton",
+    method: str | Solver = "newton",
     n_bilateral: int = 0,
     law: FrictionLaw | None = None,
     P_guess: Array | None = None,
@@ -59,7 +59,8 @@ def solve_contacts(
       "natural_newton" (semismooth Newton on the natural residual, as in the papers, without a safeguard);
       "projected_jacobi", "recovered_jacobi", "projected_gauss_seidel", "recovered_gauss_seidel" (sweeps of projections);
       "projected_newton" (the same as "projected_jacobi" for this linear problem); "lemke" (pivoting, for d = 0 and 1).
-      Laws with `transformed=True` make any of them a transformed method
+      Laws with `transformed=True` make any of them a transformed method; a `jaxns.Solver` also says the factor α of prox
+      parameters
 
     Other arguments:
 
@@ -82,8 +83,7 @@ def solve_contacts(
     G, c, mu = jnp.asarray(G), jnp.asarray(c), jnp.asarray(mu)
     dtype = jnp.result_type(G, c, mu, float)
     G, c, mu = G.astype(dtype), c.astype(dtype), mu.astype(dtype)
-    if method not in METHODS:
-        raise ValueError(f"solve_contacts: method must be one of {', '.join(METHODS)}, got {method!r}.")
+    solver = Solver.of(method, "solve_contacts: method")
     if c.ndim != 1 or G.shape != (c.shape[0], c.shape[0]):
         raise ValueError(
             f"solve_contacts: G must be (m, m) and c (m,), got {G.shape} and {c.shape}; use jax.vmap for batches."
@@ -114,7 +114,7 @@ def solve_contacts(
         _equations,
         _outputs,
         _jacobian,
-        method,
+        solver,
         max_sweeps,
     )
     (P, xi), stats = implicit.solve(problem, theta)

@@ -87,9 +87,7 @@ def tolerance(tol: float | None, dtype: Any) -> float:
 
 def check_solver(integrator: Any) -> None:
     """Raise on a solver that does not exist."""
-    if integrator.solver not in inclusion.METHODS:
-        known = ", ".join(inclusion.METHODS)
-        raise ValueError(f"{type(integrator).__name__}: solver must be one of {known}; got {integrator.solver!r}.")
+    inclusion.Solver.of(integrator.solver, f"{type(integrator).__name__}: solver")
 
 
 def law_table(rows: Rows) -> LawTable:

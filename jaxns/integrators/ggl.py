@@ -10,6 +10,7 @@ import jax.numpy as jnp
 from jax import Array, lax
 
 from ..model.system import System
+from ..solve.inclusion import Solver
 from ..solve.lanes import total
 from .base import Configuration, Step, Theta, check_solver, velocity_unit
 from .ggl_contacts import active, linear_rows, predicted
@@ -54,7 +55,7 @@ class GGLUnified:
       g̈ = 0 alone, all at the end of the step, to compare their drift
     - tol: tolerance on gaps and constraints in metres, and on velocities relative to their size above 1 m/s;
       by default from the dtype
-    - solver: how inclusions are solved: "newton", or another method of `jaxns.solve_contacts`, to compare
+    - solver: how inclusions are solved: "newton", another method of `jaxns.solve_contacts`, or a `jaxns.Solver`, to compare
 
     >>> import jaxns as ns
     >>> ball = ns.models.bouncing_ball()
@@ -67,7 +68,7 @@ class GGLUnified:
     linearised: bool = False
     bilateral: Level = "ggl"
     tol: float | None = None
-    solver: str = "newton"
+    solver: str | Solver = "newton"
 
     def __post_init__(self) -> None:
         check_solver(self)

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from ..model.system import System
+from ..solve.inclusion import Solver
 from ..solve.lanes import total
 from .base import Configuration, Step, Theta, check_solver
 from .levels.layout import POSITION, Layout
@@ -35,7 +36,7 @@ class GGLDecoupled:
 
     - tol: tolerance on gaps and constraints in metres, and on velocities relative to their size above 1 m/s;
       by default from the dtype
-    - solver: how inclusions are solved: "newton", or another method of `jaxns.solve_contacts`, to compare
+    - solver: how inclusions are solved: "newton", another method of `jaxns.solve_contacts`, or a `jaxns.Solver`, to compare
 
     >>> import jaxns as ns
     >>> ball = ns.models.bouncing_ball()
@@ -45,7 +46,7 @@ class GGLDecoupled:
     """
 
     tol: float | None = None
-    solver: str = "newton"
+    solver: str | Solver = "newton"
 
     def __post_init__(self) -> None:
         check_solver(self)

@@ -13,6 +13,7 @@ from jax import Array
 
 from ..model.system import System
 from ..solve import dense
+from ..solve.inclusion import Solver
 from ..trace.vectorise import materialise
 from .base import Configuration, Theta, velocity_unit
 from .levels import large
@@ -57,7 +58,7 @@ class Lobatto(TwoSolves):
     - stages: s ≥ 2
     - tol: tolerance on gaps and constraints in metres, and on velocities relative to their size above 1 m/s;
       by default from the dtype
-    - solver: how inclusions are solved: "newton", or another method of `jaxns.solve_contacts`, to compare
+    - solver: how inclusions are solved: "newton", another method of `jaxns.solve_contacts`, or a `jaxns.Solver`, to compare
     - restitution: "newton"; or "reduce", which weakens e_N and e_F for impacts that have no solution, counted in
       `traj.reduced`
 
@@ -70,7 +71,7 @@ class Lobatto(TwoSolves):
 
     stages: int = 3
     tol: float | None = None
-    solver: str = "newton"
+    solver: str | Solver = "newton"
     restitution: Restitution = "newton"
 
     def __post_init__(self) -> None:

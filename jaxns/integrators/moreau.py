@@ -13,6 +13,7 @@ from jax import Array, lax
 
 from ..model.system import Rows, System
 from ..solve import dense, implicit
+from ..solve.inclusion import Solver
 from .base import Configuration, Solve, Step, Theta, check_solver, law_table
 from .levels import large, velocity_level
 from .levels.reduced import Restitution, check_restitution, solve_impact
@@ -39,7 +40,7 @@ class Moreau:
     the price of the one cheap solve. (Flores, Leine, Glocker 2010; Möller 2011, §5.1.)
 
     - tol: tolerance on the rows, relative to their size above 1 m/s; by default from the dtype
-    - solver: how inclusions are solved: "newton", or another method of `jaxns.solve_contacts`, to compare
+    - solver: how inclusions are solved: "newton", another method of `jaxns.solve_contacts`, or a `jaxns.Solver`, to compare
     - restitution: "newton"; or "reduce", which weakens e_N and e_F for impacts that have no solution, counted in
       `traj.reduced`
 
@@ -53,7 +54,7 @@ class Moreau:
     """
 
     tol: float | None = None
-    solver: str = "newton"
+    solver: str | Solver = "newton"
     restitution: Restitution = "newton"
     predicts_contact: ClassVar[bool] = True  # the sign of a predicted gap, not a law, tells which contacts are closed
 

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from ..model.system import System
+from ..solve.inclusion import Solver
 from .base import Configuration, Theta, velocity_unit
 from .levels import large
 from .levels.layout import ALL, Layout
@@ -44,7 +45,7 @@ class Rattle(TwoSolves):
 
     - tol: tolerance on gaps and constraints in metres, and on velocities relative to their size above 1 m/s;
       by default from the dtype
-    - solver: how inclusions are solved: "newton", or another method of `jaxns.solve_contacts`, to compare
+    - solver: how inclusions are solved: "newton", another method of `jaxns.solve_contacts`, or a `jaxns.Solver`, to compare
     - restitution: "newton"; or "reduce", which weakens e_N and e_F for impacts that have no solution, counted in
       `traj.reduced`
 
@@ -58,7 +59,7 @@ class Rattle(TwoSolves):
     """
 
     tol: float | None = None
-    solver: str = "newton"
+    solver: str | Solver = "newton"
     restitution: Restitution = "newton"
 
     share: ClassVar[float] = 0.5

@@ -43,6 +43,29 @@ def project_ball(x: Array, radius: Array) -> Array:
     return jnp.where(inside, x, radius * x / _root(square))
 
 
+def project_cone(axis: Array, x: Array, mu: Array) -> tuple[Array, Array]:
+    """Nearest point of the friction cone {‖x‖ ≤ μ axis}; x is (d, *lanes), axis and μ are (*lanes).
+
+    >>> axis, x = project_cone(jnp.array(0.0), jnp.array([3.0, 4.0]), jnp.array(1.0))
+    >>> float(axis), x.tolist()
+    (2.5, [1.5, 2.0])
+    """
+    size = length(x)
+    inside, opposite = size <= mu * axis, mu * size <= -axis
+    height = (axis + mu * size) / (1.0 + mu * mu)
+    height = jnp.where(inside, axis, jnp.where(opposite, 0.0, height))
+    return height, jnp.where(inside, x, jnp.where(opposite, 0.0, mu * height * x / size))
+
+
+def length(x: Array) -> Array:
+    """‖x‖ of x (d, *lanes), with the derivative zero at zero.
+
+    >>> float(jax.grad(lambda x: length(x))(jnp.zeros(2)).max())
+    0.0
+    """
+    return _root(jnp.sum(x * x, axis=0))
+
+
 def _root(square: Array) -> Array:
     """√ of a sum of squares, at least a tiny number, so that it has a derivative at zero and may divide.
 

@@ -77,6 +77,25 @@ class LawTable:
             parts.append(jax.vmap(law.residual)(y_k, P_k, mu_k, supply[contacts]).reshape(P_F[rows].shape))
         return jnp.concatenate(parts)
 
+    def cone_residual(self, y: Array, P: Array, mu: Array, closed: Array) -> Array:
+        """P − proj_K(P − (y_N + μ‖y_F‖, y_F)) with De Saxcé's cone K = {‖P_F‖ ≤ μ P_N} of each contact (Möller 2011, eq.
+        3.110); it has the zeros of `residual`."""
+        y_b, y_N, y_F = self.split(y)
+        _, P_N, P_F = self.split(P)
+        normals, friction = [], []
+        for contacts, rows, d, law in self.blocks():
+            if d and not law.isotropic:
+                raise TypeError(f"cone=True is for Coulomb friction, got {law}.")
+            y_k, P_k, mu_k = (jnp.moveaxis(x[rows].reshape(-1, d, *x.shape[1:]), 1, 0) for x in (y_F, P_F, mu))
+            one, shape = y_N[contacts], P_F[rows].shape
+            radius = mu_k[0] if d else jnp.zeros_like(one)
+            speed = sets.length(y_k) if d else jnp.zeros_like(one)
+            height, x = sets.project_cone(P_N[contacts] - one - radius * speed, P_k - y_k, radius)
+            acts = closed[contacts]
+            normals.append(P_N[contacts] - jnp.where(acts, height, 0.0))
+            friction.append(jnp.moveaxis(P_k - jnp.where(acts, x, 0.0), 0, 1).reshape(shape))
+        return jnp.concatenate([y_b, *normals, *friction])
+
     def percussions(self, zeta: Array, mu: Array, closed: Array, tau: Array | None = None) -> Array:
         """P as a function of ζ = P − y, row by row −prox_C(−ζ); with τ its smooth neighbour.
 

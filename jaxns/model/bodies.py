@@ -1,8 +1,9 @@
 """Rigid bodies as arguments of `System`: inertia, kinematics and constraints of one body in several formulations.
 
 Each function returns keyword arguments: `ns.System(params, **ns.bodies.quaternion_body(), potential=…)` is a body. They
-read the mass `m` and, for spatial bodies, the principal moments of inertia `Theta` (3,) about the centre of mass from the
-parameters; the planar body reads `m` and `J`. (Möller 2011, chapter 4.)
+read the mass `m` and, for spatial bodies, the inertia `Theta` about the centre of mass from the parameters: its principal
+moments (3,), or the tensor (3, 3) in the body-fixed basis (Möller 2011, eq. 4.4). The planar body reads `m` and `J`.
+(Möller 2011, chapter 4.)
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from typing import Any
 
 import jax.numpy as jnp
 from jax import Array
+from jax.scipy.linalg import block_diag
 
 from .rotation import quaternion_product, quaternion_rate
 
@@ -52,7 +54,7 @@ def quaternion_body() -> Arguments:
 
 def affine_body() -> Arguments:
     """q = (r, d1, d2, d3) ∈ R¹² with the body-fixed basis d_i, u = q̇: a constant mass matrix from m and the Euler tensor
-    E = ½ tr(Θ) I − Θ, and six constraints d_i·d_j = δ_ij.
+    E = ½ tr(Θ) I − Θ (Möller 2011, eq. 4.19), and six constraints d_i·d_j = δ_ij.
 
     >>> q = jnp.concatenate([jnp.zeros(3), jnp.eye(3).ravel()])  # at the origin, not turned
     >>> affine_body()["constraint"](0.0, q, None).tolist()
@@ -81,7 +83,7 @@ def _planar_mass(t: Array, q: Array, p: Any) -> Array:
 
 
 def _newton_euler_mass(t: Array, q: Array, p: Any) -> Array:
-    return jnp.diag(jnp.concatenate([jnp.broadcast_to(p["m"], (3,)), p["Theta"]]))
+    return _block_diagonal(jnp.broadcast_to(p["m"], (3,)), p["Theta"])
 
 
 def _newton_euler_kinematics(t: Array, q: Array, u: Array, p: Any) -> Array:
@@ -90,12 +92,15 @@ def _newton_euler_kinematics(t: Array, q: Array, u: Array, p: Any) -> Array:
 
 def _gyroscopic(t: Array, q: Array, u: Array, p: Any) -> Array:
     omega = u[3:]
-    return jnp.concatenate([jnp.zeros_like(omega), -jnp.cross(omega, p["Theta"] * omega)])
+    return jnp.concatenate([jnp.zeros_like(omega), -jnp.cross(omega, _times(p["Theta"], omega))])
 
 
 def _affine_mass(t: Array, q: Array, p: Any) -> Array:
-    euler = 0.5 * jnp.sum(p["Theta"]) - p["Theta"]
-    return jnp.diag(jnp.concatenate([jnp.broadcast_to(p["m"], (3,)), jnp.repeat(euler, 3)]))
+    Theta, mass = p["Theta"], jnp.broadcast_to(p["m"], (3,))
+    if Theta.ndim == 1:
+        return _block_diagonal(mass, jnp.repeat(_half_trace(Theta) - Theta, 3))
+    euler = _half_trace(Theta) * jnp.eye(3, dtype=Theta.dtype) - Theta
+    return _block_diagonal(mass, jnp.kron(euler, jnp.eye(3, dtype=Theta.dtype)))
 
 
 def _orthonormal(t: Array, q: Array, p: Any) -> Array:
@@ -105,7 +110,25 @@ def _orthonormal(t: Array, q: Array, p: Any) -> Array:
 
 
 def _scalable_mass(t: Array, q: Array, p: Any) -> Array:
-    return jnp.diag(jnp.concatenate([jnp.broadcast_to(p["m"], (3,)), 0.5 * jnp.sum(p["Theta"])[None], p["Theta"]]))
+    Theta = p["Theta"]
+    head = jnp.concatenate([jnp.broadcast_to(p["m"], (3,)), _half_trace(Theta)[None]])
+    return _block_diagonal(head, Theta)
+
+
+def _block_diagonal(head: Array, block: Array) -> Array:
+    """diag(head, block) for a block (n,), itself a diagonal, or (n, n)."""
+    if block.ndim == 1:
+        return jnp.diag(jnp.concatenate([head, block]))
+    return block_diag(jnp.diag(head), block)
+
+
+def _half_trace(Theta: Array) -> Array:
+    """½ tr Θ."""
+    return 0.5 * jnp.sum(Theta if Theta.ndim == 1 else jnp.diagonal(Theta))
+
+
+def _times(Theta: Array, omega: Array) -> Array:
+    return Theta * omega if Theta.ndim == 1 else Theta @ omega
 
 
 def _scalable_kinematics(t: Array, q: Array, u: Array, p: Any) -> Array:

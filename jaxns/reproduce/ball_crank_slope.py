@@ -33,9 +33,9 @@ FALL = float(np.sqrt(2.0 * DROP / G))  # until the first impact
 ROLLING = 2.0 / 7.0 * R  # rolling speed over initial angular velocity, from the angular momentum about the contact
 
 
-def simulate_ball(integrator: Integrator) -> Trajectory:
-    """Cases 1, 2 and 3 (axis 0) up to t = 1.5 s."""
-    problems = [models.bouncing_ball(**case) for case in CASES]
+def simulate_ball(integrator: Integrator, weaker: float = 0.0) -> Trajectory:
+    """Cases 1, 2 and 3 (axis 0) up to t = 1.5 s; with e_N smaller by a part of it."""
+    problems = [models.bouncing_ball(omega=case["omega"], e_N=(1.0 - weaker) * case["e_N"]) for case in CASES]
     one = partial(simulate, integrator=integrator, dt=BALL_DT, num_steps=150, throw=False)
     return _stacked([one(p.system, q0=p.q0, u0=p.u0) for p in problems])
 

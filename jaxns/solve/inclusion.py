@@ -35,6 +35,53 @@ from .sparse import CoupledForm, SparseForm
 from .status import Status
 
 METHODS = ("newton", "path", "natural_newton", "projected_newton", *projected.METHODS, "lemke")
+WITH_ALPHA = ("natural_newton", "projected_newton", *projected.METHODS)
+
+
+@dataclass(frozen=True)
+class Solver:
+    """A method of `jaxns.solve_contacts` with what the papers let one choose, for comparisons.
+
+    Wherever a method has a name, as in `solver="natural_newton"`, a `Solver` may stand. The solution is the same, and the
+    way to it another one.
+
+    - method: "natural_newton", which solves P + prox(r ξ − P) = 0, or one of the sweeps
+    - alpha: r = α / max_k G_kk over the rows of one convex set: that of a normal force is its one row, that of a friction
+      force has d (Möller 2011, eqs. 2.63, 2.68 and 2.73). By default 1 for "natural_newton"; sweeps take steps from sums of
+      rows, which converge more often
+    - cone: "natural_newton" with De Saxcé's one cone for normal and friction force, (ξ_N + μ‖ξ_F‖, ξ_F) ∈ N_K(−P), in the
+      place of one set for each (Möller 2011, eq. 3.110); for Coulomb friction alone
+
+    >>> import jax.numpy as jnp
+    >>> import jaxns as ns
+    >>> G, c = jnp.array([[2.0, 1.0], [1.0, 2.0]]), jnp.array([-1.0, -1.0])
+    >>> for alpha in (0.5, 1.0):
+    ...     print(ns.solve_contacts(G, c, 0.0, d=0, method=ns.Solver("projected_jacobi", alpha)).iterations)
+    18
+    35
+    """
+
+    method: str = "newton"
+    alpha: float | None = None
+    cone: bool = False
+
+    def __post_init__(self) -> None:
+        if self.method not in METHODS:
+            raise ValueError(f"Solver: method must be one of {', '.join(METHODS)}; got {self.method!r}.")
+        if self.alpha is not None and not (self.method in WITH_ALPHA and self.alpha > 0.0):
+            known = ", ".join(WITH_ALPHA)
+            raise ValueError(f"Solver: an alpha > 0 is for {known} alone; got {self.alpha!r} for {self.method!r}.")
+        if self.cone and self.method != "natural_newton":
+            raise ValueError(f"Solver: cone=True is for 'natural_newton' alone; got it for {self.method!r}.")
+
+    @staticmethod
+    def of(solver: str | Solver, owner: str) -> Solver:
+        """A solver, or the one with that name; an error speaks of its owner."""
+        if isinstance(solver, Solver):
+            return solver
+        if solver not in METHODS:
+            raise ValueError(f"{owner} must be one of {', '.join(METHODS)}; got {solver!r}.")
+        return Solver(solver)
 
 
 class Scaling(NamedTuple):
@@ -69,7 +116,7 @@ class Problem:
     - outputs(z, P, data) -> any pytree: what the caller wants from the solution
     - jacobian(z, P, data) -> (m+n, m+n) of (S, y) with respect to (z, P); by default from `jax.jacfwd`
     - sparse: Newton's method with a sparse matrix in place of `jacobian`, for large problems
-    - method: how the inclusion is solved. "newton" is semismooth Newton on the normal map, "natural_newton" on the natural
+    - solver: how the inclusion is solved. "newton" is semismooth Newton on the normal map, "natural_newton" on the natural
       residual itself, as in the papers, without any safeguard. All others linearise the equations, eliminate the
       smooth unknowns and bilateral percussions, and treat the linear inclusion of the contacts by sweeps (`projected`) or
       pivots (`pivoting`), again and again; they count sweeps or pivots as iterations
@@ -82,7 +129,7 @@ class Problem:
     equations: Callable[[Array, Array, Any], tuple[Array, Array]]
     outputs: Callable[[Array, Array, Any], Any]
     jacobian: Callable[[Array, Array, Any], Array] | None = None
-    method: str = "newton"  # one of METHODS
+    solver: Solver = Solver()
     max_sweeps: int = 20_000  # of all methods but "newton"
     sparse: SparseForm | CoupledForm | None = None
     n_z: int = 0  # smooth unknowns
@@ -92,9 +139,13 @@ class Problem:
     def unknowns(self) -> int:
         return self.n_z + self.laws.size
 
-    def solved_by(self, method: str) -> Problem:
+    def solved_by(self, solver: str | Solver) -> Problem:
         """The same problem for another method."""
-        return replace(self, method=method)
+        return replace(self, solver=Solver.of(solver, "solver"))
+
+    @property
+    def method(self) -> str:
+        return self.solver.method
 
     def linearisation(self, z: Array, P: Array, data: Any) -> Array:
         """∂(S, y)/∂(z, P)."""
@@ -215,9 +266,8 @@ def jacobian(problem: Problem, root: Root, theta: Any) -> Array:
         if problem.sparse is not None:
             return lift.values(problem.sparse_jacobian, 2)(x, data)
         K = linearised.matrix(problem, lift, data, x)
-        return linearised.natural_jacobian(
-            problem.laws, K, x, linearised.evaluation(problem, lift, data)(x).y, data.scaling
-        )
+        law = linearised.natural_law(problem.solved_by("newton"), data.scaling)
+        return linearised.natural_jacobian(K, x, linearised.evaluation(problem, lift, data)(x).y, law)
 
     return on_lanes(evaluate, root, theta, rows=problem.unknowns)
 

@@ -27,6 +27,7 @@ class Laws(projected.Laws, path.Laws, Protocol):
     @property
     def size(self) -> int: ...
     def scale_mu(self, mu: Array, r: Array) -> Array: ...
+    def cone_residual(self, y: Array, P: Array, mu: Array, closed: Array) -> Array: ...
     def times_slope(self, K: Array, zeta: Array, mu: Array, closed: Array) -> Array: ...
 
 
@@ -77,13 +78,20 @@ def matrix(problem: Problem, lift: Lift, data: Any, x: Array) -> Array:
     return scale[:, None] * K * scale[None]
 
 
-def natural_jacobian(laws: Laws, K: Array, x: Array, y: Array, scaling: Any) -> Array:
-    """The generalized Jacobian of the residual, from K = ∂(S, ŷ)/∂(z, P̂) and the piece in force of each law."""
-    m = x.shape[0] - y.shape[0]
+def natural_law(problem: Problem, scaling: Any) -> Callable[[Array, Array], Array]:
+    """P̂ + prox(α ŷ − P̂) as a function of (ŷ, P̂): with a set for each force, or with one cone for each contact."""
+    laws, alpha = problem.laws, problem.solver.alpha or 1.0
     mu = laws.scale_mu(scaling.mu, scaling.r)
+    residual = laws.cone_residual if problem.solver.cone else laws.residual
+    return lambda y, P: residual(alpha * y, P, mu, scaling.closed)
+
+
+def natural_jacobian(K: Array, x: Array, y: Array, law: Callable[[Array, Array], Array]) -> Array:
+    """The generalized Jacobian of (S, law), from K = ∂(S, ŷ)/∂(z, P̂) and the piece in force of each law."""
+    m = x.shape[0] - y.shape[0]
     identity = jnp.eye(K.shape[0], dtype=K.dtype)[m:].reshape(-1, K.shape[0], *(1,) * (K.ndim - 2))
-    law = jax.linearize(lambda y, P: laws.residual(y, P, mu, scaling.closed), y, x[m:])[1]
-    rows = jax.vmap(law, in_axes=1, out_axes=1)(K[m:], jnp.broadcast_to(identity, K[m:].shape))
+    push = jax.linearize(law, y, x[m:])[1]
+    rows = jax.vmap(push, in_axes=1, out_axes=1)(K[m:], jnp.broadcast_to(identity, K[m:].shape))
     return jnp.concatenate([K[:m], rows])
 
 
@@ -95,9 +103,18 @@ class Step(NamedTuple):
     ray: Array  # (*lanes) bool: there is no solution, as far as the path can tell
 
 
-@partial(jax.jit, static_argnames=("laws", "method", "max_iterations"))  # the solves of a step share one trace
+@partial(jax.jit, static_argnames=("laws", "method", "max_iterations", "alpha"))  # the solves of a step share one trace
 def contact_step(
-    laws: Laws, K: Array, x: Array, F: Array, y: Array, scaling: Any, method: str, max_iterations: int, warm: Array
+    laws: Laws,
+    K: Array,
+    x: Array,
+    F: Array,
+    y: Array,
+    scaling: Any,
+    method: str,
+    max_iterations: int,
+    warm: Array,
+    alpha: float | None = None,
 ) -> Step:
     """The step to the solution of the linearised inclusion; `path` takes one lane, all others take all.
 
@@ -132,7 +149,7 @@ def contact_step(
     elif method == "lemke":
         P, iterations = pivoting.solve(laws, contacts)
     else:
-        P, iterations = projected.solve(laws, contacts, method, max_iterations)
+        P, iterations = projected.solve(laws, contacts, method, max_iterations, alpha)
     dP = P - contacts.P
     return Step(
         jnp.concatenate([-reduced[:, -1] - dense.matmul_lanes(reduced[:, :-1], dP[:, None])[:, 0], dP]), iterations, ray

@@ -143,12 +143,18 @@ def _step(
         )
     K = linearised.matrix(problem, lift, data, x)
     if problem.method == "natural_newton":  # of Breuling et al. 2024, §4, and Capobianco et al. 2024
-        J = linearised.natural_jacobian(problem.laws, K, x, at.y, data.scaling)
-        return Step(dense.eliminate(J, -at.F[:, None])[:, 0], jnp.ones(x.shape[1:], int), jnp.zeros(x.shape[1:], bool))
+        law = linearised.natural_law(problem, data.scaling)
+        J = linearised.natural_jacobian(K, x, at.y, law)
+        natural = jnp.concatenate([at.F[: it.z.shape[0]], law(at.y, it.P)])
+        return Step(
+            dense.eliminate(J, -natural[:, None])[:, 0], jnp.ones(x.shape[1:], int), jnp.zeros(x.shape[1:], bool)
+        )
     sweeps, method = problem.max_sweeps, problem.method
     if method == "projected_newton":  # one sweep for each linearisation (Möller 2011, eq. 2.72)
         sweeps, method = 1, "projected_jacobi"
-    return linearised.contact_step(problem.laws, K, x, at.F, at.y, data.scaling, method, sweeps, it.turn)
+    return linearised.contact_step(
+        problem.laws, K, x, at.F, at.y, data.scaling, method, sweeps, it.turn, problem.solver.alpha
+    )
 
 
 def _followed(

@@ -5,7 +5,9 @@ For contact rows y = y₀ + G (P − P₀) with y_i ∈ N_{C_i}(−P_i), each sw
     P_i ← −prox_{C_i}(ρ_i y_i − P_i),
 
 with y from the beginning of the sweep (Jacobi; Möller 2011, eq. 2.45), or with the contacts already done (Gauss–Seidel;
-2.67). All arrays are (rows, *lanes). The stopping rule is the natural residual, never the size of an increment.
+2.67). Steps are ρ_i = 1/Σ_j |G_ij|, or the thesis's α/max_k G_kk over the rows of C_i (2.63, 2.68) if an α is given; where
+no projection acts, a recovered method takes steps with the G_kk of each row (2.62). All arrays are (rows, *lanes). The
+stopping rule is the natural residual, never the size of an increment.
 """
 
 from __future__ import annotations
@@ -50,7 +52,9 @@ class _Sweep(NamedTuple):
     sweeps: Array  # (*lanes)
 
 
-def solve(laws: Laws, contacts: Contacts, method: str, max_sweeps: int) -> tuple[Array, Array]:
+def solve(
+    laws: Laws, contacts: Contacts, method: str, max_sweeps: int, alpha: float | None = None
+) -> tuple[Array, Array]:
     """Percussions P (n, *lanes) after the sweeps, and how many each lane took."""
     c = contacts
 
@@ -66,8 +70,7 @@ def solve(laws: Laws, contacts: Contacts, method: str, max_sweeps: int) -> tuple
     def error(P: Array) -> Array:
         return largest(law(rows(P), P) * c.unit) / c.tol
 
-    sums = jnp.sum(jnp.abs(c.G), axis=1)
-    own = 1.0 / jnp.where(sums > 0.0, sums, 1.0)
+    own = _steps(c.G, alpha)
     shared = _over_contact(laws, own, jnp.min)  # its set keeps its shape
 
     def jacobi(P: Array) -> Array:
@@ -79,7 +82,7 @@ def solve(laws: Laws, contacts: Contacts, method: str, max_sweeps: int) -> tuple
         return P - change
 
     def gauss_seidel(P: Array) -> Array:
-        return _gauss_seidel(laws, c, P, recovered)
+        return _gauss_seidel(laws, c, P, recovered, alpha)
 
     recovered = method.startswith("recovered")
     sweep = gauss_seidel if method.endswith("gauss_seidel") else jacobi
@@ -94,7 +97,13 @@ def solve(laws: Laws, contacts: Contacts, method: str, max_sweeps: int) -> tuple
     return end.P, end.sweeps
 
 
-def _gauss_seidel(laws: Laws, c: Contacts, P: Array, recovered: bool) -> Array:
+def _steps(G: Array, alpha: float | None) -> Array:
+    """The step ρ of each row of G (n, n, *lanes)."""
+    size = jnp.sum(jnp.abs(G), axis=1) if alpha is None else jnp.moveaxis(jnp.diagonal(G), -1, 0) / alpha
+    return 1.0 / jnp.where(size > 0.0, size, 1.0)
+
+
+def _gauss_seidel(laws: Laws, c: Contacts, P: Array, recovered: bool, alpha: float | None) -> Array:
     """One sweep, contact by contact: its normal percussion, then its friction with the new normal percussion."""
     for contacts, rows, d, law in laws.blocks():
 
@@ -104,7 +113,7 @@ def _gauss_seidel(laws: Laws, c: Contacts, P: Array, recovered: bool) -> Array:
             i = contacts.start + k
             y_N = _row(c.y, i) + jnp.sum(_row(c.G, i) * (P - c.P), axis=0)
             G_N = _row(_row(c.G, i), i)
-            P_N = _row(P, i) - y_N / jnp.where(G_N > 0.0, G_N, 1.0)
+            P_N = _row(P, i) - (alpha or 1.0) * y_N / jnp.where(G_N > 0.0, G_N, 1.0)
             P_N = jnp.where(_row(c.closed, i), jnp.maximum(P_N, 0.0), 0.0)
             P = lax.dynamic_update_index_in_dim(P, P_N, i, 0)
             if d == 0:
@@ -113,8 +122,7 @@ def _gauss_seidel(laws: Laws, c: Contacts, P: Array, recovered: bool) -> Array:
             G_F, P_F = (lax.dynamic_slice_in_dim(x, begin, d, 0) for x in (c.G, P))
             y_F = lax.dynamic_slice_in_dim(c.y, begin, d, 0) + jnp.sum(G_F * (P - c.P)[None], axis=1)
             block = lax.dynamic_slice_in_dim(G_F, begin, d, 1)
-            sums = jnp.sum(jnp.abs(block), axis=1)
-            own = 1.0 / jnp.where(sums > 0.0, sums, 1.0)
+            own = _steps(block, alpha)
             step = jnp.min(own, axis=0) * y_F
             mu = lax.dynamic_slice_in_dim(c.mu, rows.start + k * d, d, 0)
             change = law.residual(step, P_F, mu, P_N)

@@ -32,7 +32,7 @@ class EnergyConstantMass(Consistent):
       at the "begin" (t^B, q^B, u^C) of the impact-free step as in the thesis, which is explicit, and where it may not
     - tol: tolerance on constraints in metres, and on velocities relative to their size above 1 m/s;
       by default from the dtype
-    - solver: how inclusions are solved: "newton", or another method of `jaxns.solve_contacts`, to compare
+    - solver: how inclusions are solved: "newton", another method of `jaxns.solve_contacts`, or a `jaxns.Solver`, to compare
 
     >>> import jaxns as ns
     >>> p = ns.models.double_pendulum()

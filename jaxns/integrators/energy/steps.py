@@ -16,6 +16,7 @@ import jax.numpy as jnp
 from jax import Array, lax
 
 from ...model.system import Rows, System
+from ...solve.inclusion import Solver
 from ..base import Configuration, Step, Theta, check_solver, law_table
 from ..levels import velocity_level
 from ..levels.reduced import Restitution, check_restitution, solve_impact
@@ -38,7 +39,7 @@ class Consistent(ABC):
     normals: Normals = "discrete"
     damping: Damping = "midpoint"
     tol: float | None = None
-    solver: str = "newton"
+    solver: str | Solver = "newton"
 
     def __post_init__(self) -> None:
         check_solver(self)

@@ -75,7 +75,8 @@ class EventDriven(Settings):
         for _, d, law in laws.groups:
             if d and law.gauge(jnp.ones((d,), q.dtype), jnp.ones((d,), q.dtype)) is None:
                 raise TypeError(
-                    f"EventDriven: {type(law).__name__} has no gauge; take another law, or define `gauge` for your own."
+                    f"EventDriven: {type(law).__name__} has no gauge. A contact sticks or slides as a whole here; some of "
+                    "its friction rows cannot slide while others stick. Take another law, or define `gauge` for your own."
                 )
         return Memory(Mode.open(laws, q.dtype), dt, jnp.asarray(True), Log.empty(self.max_events, laws, q.dtype))
 

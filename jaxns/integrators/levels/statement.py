@@ -17,7 +17,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from ...solve import implicit, inclusion
-from ...solve.inclusion import Problem, Scaling
+from ...solve.inclusion import Problem, Scaling, Solver
 from ...trace.vectorise import materialise
 from ..base import Configuration, DirectDirections, Directions, Solve, Theta, velocity_unit
 from .large import SparseDirections, Structure, coupled_form, newton_form
@@ -91,7 +91,7 @@ class Statement(ABC):
         common = (self.layout.laws, prepare, direct, self.guess, self.equations, self.outputs)
         return Problem(*common, sparse=form, n_z=self.n_z)
 
-    def solved(self, solver: str, theta: Theta, solve: Solve = implicit.solve) -> tuple[Any, inclusion.Stats]:
+    def solved(self, solver: str | Solver, theta: Theta, solve: Solve = implicit.solve) -> tuple[Any, inclusion.Stats]:
         """The outputs of the solution, and stats whose row is one of the system."""
         outputs, stats = solve(self.problem(theta).solved_by(solver), theta)
         rows = self.layout.row_of_system()

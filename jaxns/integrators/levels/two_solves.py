@@ -19,6 +19,7 @@ from jax import Array
 
 from ...model.system import Rows, System
 from ...solve import implicit
+from ...solve.inclusion import Solver
 from ...trace.vectorise import materialise
 from ..base import Configuration, Solve, Step, Theta, check_solver, law_table
 from . import large, velocity_level
@@ -58,7 +59,7 @@ def closed_at_end(layout: Layout, q_end: Array, P: Array, here: Here) -> Array:
 class TwoSolves(ABC):
     """What such schemes share."""
 
-    solver: str
+    solver: str | Solver
     restitution: Restitution
 
     def __post_init__(self) -> None:
