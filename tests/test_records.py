@@ -250,7 +250,7 @@ def test_records_beyond_a_jump_of_their_loss_find_back(rng):
 
     def predict(shared, own, record):
         h, v = own["h"], own["v"]
-        after = jnp.where(T < h / v, h - v * T, shared["e_N"] * (v * T - h))
+        after = jnp.where(h / v > T, h - v * T, shared["e_N"] * (v * T - h))
         return after + jnp.where(h > 0.5, 0.3 * shared["e_N"] * T, 0.0)
 
     own = {"h": rng.uniform(0.35, 0.65, N), "v": rng.uniform(0.8, 1.2, N)}
