@@ -277,3 +277,16 @@ def test_a_failed_run_has_no_derivative():
     np.testing.assert_allclose(slope[:2], [0.0, -0.08], rtol=1e-9, atol=1e-12)
     assert value[2] == value[1] and np.isnan(slope[2])
     assert np.isnan(jax.grad(lambda g: height(g)[2])(9.81))
+
+
+def test_derivatives_without_contacts():
+    """An oscillator, q = cos(√k t)."""
+    system = ns.System({"k": 4.0}, mass=_mass, potential=lambda t, q, p: 0.5 * p["k"] * q[0] ** 2)
+
+    def end(k):
+        q0, u0 = jnp.ones(1), jnp.zeros(1)
+        return ns.simulate(system.with_params(k=k), ns.EventDriven(max_steps=40), q0, u0, dt=0.5, num_steps=2).q[-1, 0]
+
+    k = jnp.asarray(4.0)
+    np.testing.assert_allclose(jax.jacfwd(end)(k), -0.25 * np.sin(2.0), rtol=1e-8)
+    np.testing.assert_allclose(jax.grad(end)(k), -0.25 * np.sin(2.0), rtol=1e-8)

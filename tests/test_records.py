@@ -245,6 +245,24 @@ def test_parameters_that_no_record_sees_are_named(rng):
     assert np.all(np.isinf(np.diag(fit.covariance)))
 
 
+def test_records_beyond_a_jump_of_their_loss_find_back(rng):
+    """Balls that bounce once, those that fall from above 0.5 faster after it: own heights bend while e_N is wrong."""
+
+    def predict(shared, own, record):
+        h, v = own["h"], own["v"]
+        after = jnp.where(h / v > T, h - v * T, shared["e_N"] * (v * T - h))
+        return after + jnp.where(h > 0.5, 0.3 * shared["e_N"] * T, 0.0)
+
+    own = {"h": rng.uniform(0.35, 0.65, N), "v": rng.uniform(0.8, 1.2, N)}
+    clean = jax.vmap(lambda own: predict({"e_N": 0.5}, own, None))(own)
+    records = clean + 0.01 * rng.standard_normal(clean.shape)
+    near = own | {"h": own["h"] + 0.002 * rng.standard_normal(N)}
+    fit = ns.identify_records(predict, np.asarray(records), shared={"e_N": 0.1}, own=near)
+    assert fit.converged
+    assert fit.loss < 0.01**2
+    assert abs(fit.shared["e_N"] - 0.5) < 3.0 * fit.standard_errors["e_N"]
+
+
 # Parts, failures, files -------------------------------------------------------------------------------------------------
 
 

@@ -17,23 +17,26 @@ from .evaluate import Evaluator, Values
 from .robust import Loss, LossName, scale_of
 
 Floats = NDArray[Any]
+FIRST_DAMPING = 5e-2
 LARGEST = 1e8  # damping beyond which no step helps
 REPAIRS = 1  # own steps of a record that a joint step made worse
 DRAWS = 4  # other own parameters that such a record tries
 RESCUE = 3  # joint steps after which records far worse than most try other own parameters
+CONCENTRATE = 4  # steps of the better half, and then of the others
 
 
 @dataclass
 class State:
     """Where the descent is, and what is known there."""
 
+    guess: Floats  # z (N, k) of own parameters, where records begin
     own: Floats  # z (N, k)
     shared: Floats  # z (m,)
     values: Values
     weights: Floats  # (N, n)
     loss_of: Loss
     damping_own: Floats  # (N,)
-    damping: float = 5e-2
+    damping: float = FIRST_DAMPING
     history: list[float] = field(default_factory=list)
     converged: bool = False
 
@@ -77,7 +80,7 @@ def losses(values: Values, weights: Floats, loss: Loss) -> Floats:
 def begin(evaluator: Evaluator, own: Floats, shared: Floats, weights: Floats, name: LossName) -> State:
     """The state at the start; the scale of a robust loss comes from its residuals."""
     values = evaluator(own, shared)
-    state = State(own, shared, values, weights, Loss(name), np.full(len(own), 5e-2))
+    state = State(own, own.copy(), shared, values, weights, Loss(name), np.full(len(own), FIRST_DAMPING))
     rescale(state, shared.size)
     return state
 
@@ -176,6 +179,38 @@ def _rescue(evaluator: Evaluator, state: State) -> None:
         own_steps(evaluator, state, REPAIRS, index)
 
 
+def _restart(evaluator: Evaluator, state: State) -> bool:
+    """Begin again from what the better half of the records says of the shared parameters; whether that led lower.
+
+    While shared parameters are wrong, own ones bend to hide it, and may end beyond a jump of the loss, where another order
+    of impacts fits nearly as well. Enough such records hold the shared parameters where they are, and no step leads back.
+    But they fit worse than the others: without them the shared parameters move on, and then they find back from their
+    guesses (least trimmed squares, with one step of concentration).
+    """
+    before = state.losses()
+    fine = np.isfinite(before)
+    if not state.own.shape[1] or not fine.any():
+        return False
+    worse = ~(before <= np.median(before[fine]))
+    half = replace(
+        state, weights=np.where(worse[:, None], 0.0, state.weights), damping=FIRST_DAMPING, history=[],
+        damping_own=state.damping_own.copy(),
+    )  # fmt: skip
+    for _ in range(CONCENTRATE):
+        joint_step(evaluator, half)
+    own = np.where(worse[:, None], state.guess, half.own)
+    damping = np.where(worse, FIRST_DAMPING, half.damping_own)
+    again = replace(half, own=own, values=evaluator(own, half.shared), weights=state.weights, damping_own=damping)
+    own_steps(evaluator, again, CONCENTRATE, np.flatnonzero(worse))
+    _try_others(evaluator, again, np.flatnonzero(worse), state.own[None])
+    joint_step(evaluator, again)
+    if _gain(before, again.losses(), float(np.sum(before[fine]))) <= 1e-3:
+        return False
+    state.own, state.shared, state.values = again.own, again.shared, again.values
+    state.damping, state.damping_own = again.damping, again.damping_own
+    return True
+
+
 def _draws(state: State, index: NDArray[Any], rng: np.random.Generator) -> list[Floats]:
     """Own parameters from normal distributions with the covariance that each record's own residuals give."""
     R = triangles(state, index)
@@ -239,18 +274,22 @@ def _place(state: State, index: NDArray[Any], values: Values) -> None:
 
 def descend(evaluator: Evaluator, state: State, num_iters: int, tol: float, watch: Any) -> None:
     """Joint steps until their gain is below `tol`, relative to the loss, twice in a row; `watch(state)` after each."""
-    idle, settled = 0, False
+    idle, settled, restarts = 0, False, True
     state.converged = False
     for turn in range(num_iters):
         taken, promised, brought = joint_step(evaluator, state)
         # The scale is estimated anew until it stays, and then kept, so that losses can be compared.
         if taken and not settled and turn < num_iters // 2:
             settled = not rescale(state, state.shared.size) and turn > 3
+        idle = idle + 1 if max(promised, brought) <= tol or (taken and brought <= tol) else 0
+        ends = idle >= 2 or state.damping > LARGEST
         if taken and turn % RESCUE == RESCUE - 1:
             _rescue(evaluator, state)
+        if ends or (restarts and turn % RESCUE == RESCUE - 1):
+            restarts = _restart(evaluator, state)
+            ends, settled = ends and not restarts, settled and not restarts
         state.history.append(state.loss)
-        idle = idle + 1 if max(promised, brought) <= tol or (taken and brought <= tol) else 0
         watch(state)
-        if idle >= 2 or state.damping > LARGEST:
+        if ends:
             state.converged = True
             return

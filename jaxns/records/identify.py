@@ -127,6 +127,7 @@ def run_stages(
         if number < first:
             continue
         state = descent.begin(task.evaluator, own, shared, task.samples.up_to(fraction), loss)
+        state.guess = task.own
         if state.failed.all():
             raise IdentificationError(
                 f"identify_records: predict is not finite for any of the {task.count} records at the guess. Look at "

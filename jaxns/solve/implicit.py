@@ -49,12 +49,14 @@ def known(problem: inclusion.Problem, root: inclusion.Root, theta: Any) -> Any:
     forward and reverse mode may be combined in any order.
     """
     root, fixed = jax.lax.stop_gradient((root, theta))
-    J = inclusion.jacobian(problem, root, fixed)
-    F_0 = problem.residual(root.x, root.r, problem.direct(fixed))
     data = problem.direct(theta)
-    x = root.x
-    for _ in range(2):
-        x = x - problem.linear_solve(J, problem.residual(x, root.r, data) - F_0)
+    if not root.x.size:  # neither smooth unknowns nor rows
+        return problem.solution(root.x, root.r, data)
+    J = inclusion.jacobian(problem, root, fixed)
+    F = problem.residual(root.x, root.r, data)
+    F_0 = jax.lax.stop_gradient(F)
+    x = root.x - problem.linear_solve(J, F - F_0)
+    x = x - problem.linear_solve(J, problem.residual(x, root.r, data) - F_0)
     return problem.solution(x, root.r, data)
 
 

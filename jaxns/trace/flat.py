@@ -7,12 +7,13 @@ however they came to them.
 
 from __future__ import annotations
 
+from collections.abc import Set
 from itertools import accumulate, pairwise
 from typing import Any, NamedTuple
 
 from jax.extend import core
 
-from .primitives import inner_program
+from .primitives import CALLS, inner_program
 
 
 class Instruction(NamedTuple):
@@ -34,15 +35,15 @@ class Flat(NamedTuple):
     size: int  # number of slots
 
 
-def flatten(closed: core.ClosedJaxpr) -> Flat:
-    """The program of a trace.
+def flatten(closed: core.ClosedJaxpr, calls: Set[str] = CALLS) -> Flat:
+    """The program of a trace, with inner `calls` inlined.
 
     >>> import jax
     >>> trace = jax.make_jaxpr(lambda q: jax.numpy.sin(q[1:]) + jax.numpy.sin(q[1:]))(jax.numpy.zeros(3))
     >>> [instruction.primitive.name for instruction in flatten(trace).instructions]
     ['slice', 'sin', 'add']
     """
-    numbering = _Numbering(len(closed.jaxpr.invars))
+    numbering = _Numbering(len(closed.jaxpr.invars), calls)
     outputs = numbering.program(closed, list(range(numbering.size)))
     return Flat(numbering.instructions, numbering.constants, outputs, numbering.size)
 
@@ -50,8 +51,9 @@ def flatten(closed: core.ClosedJaxpr) -> Flat:
 class _Numbering:
     """The slots of values, by what they are."""
 
-    def __init__(self, arguments: int) -> None:
+    def __init__(self, arguments: int, calls: Set[str]) -> None:
         self.size = arguments
+        self._calls = calls
         self.instructions: list[Instruction] = []
         self.constants: dict[int, Any] = {}
         self._known: dict[Any, int] = {}
@@ -69,7 +71,7 @@ class _Numbering:
 
         for equation in closed.jaxpr.eqns:
             operands = [slot(v) for v in equation.invars]
-            inner = inner_program(equation)
+            inner = inner_program(equation, self._calls)
             results = self._operation(equation, operands) if inner is None else self.program(inner, operands)
             slots.update(zip(equation.outvars, results, strict=True))
         return [slot(v) for v in closed.jaxpr.outvars]

@@ -9,6 +9,7 @@ is slower, and never wrong. The environment variable JAXNS_TRACES, "read" or "pu
 from __future__ import annotations
 
 import os
+from collections.abc import Set
 from typing import Any
 
 import jax
@@ -25,7 +26,8 @@ def reads_traces() -> bool:
     return chosen == "read" or (not chosen and jax.__version__.rpartition(".")[0] in TESTED)
 
 
-CALLS = set("jit closed_call call custom_jvp_call custom_vjp_call remat2".split())  # of a program inside
+PLAIN_CALLS = set("jit closed_call call".split())  # of a program inside
+CALLS = PLAIN_CALLS | set("custom_jvp_call custom_vjp_call remat2".split())  # the same, where no derivative is to come
 
 COSTLY = set(  # operations on entries that are worth storing
     "sin cos tan asin acos atan atan2 sinh cosh tanh exp exp2 expm1 log log1p pow sqrt rsqrt cbrt erf".split()
@@ -41,9 +43,9 @@ KEEPS_ZERO = set(  # zero where all operands are zero
 )
 
 
-def inner_program(equation: Any) -> core.ClosedJaxpr | None:
+def inner_program(equation: Any, calls: Set[str] = CALLS) -> core.ClosedJaxpr | None:
     """The program that an equation of a trace calls once with its own operands, or None."""
-    if equation.primitive.name not in CALLS:
+    if equation.primitive.name not in calls:
         return None
     inner = equation.params.get("jaxpr", equation.params.get("call_jaxpr"))
     return inner if inner is None or isinstance(inner, core.ClosedJaxpr) else core.ClosedJaxpr(inner, ())

@@ -19,6 +19,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from ...laws.table import LawTable
+from ...trace.distinct import distinct
 from ..base import velocity_unit
 from ..levels.acceleration_level import Motion
 from .runge_kutta import Stages
@@ -83,9 +84,14 @@ class Point(NamedTuple):
 
 def point(motion: Motion, t: Array, q: Array, u: Array) -> Point:
     """The state (t, q, u) with its gaps, velocities and forces."""
-    forces = motion.accelerations(t, q, u)
-    system = motion.system
-    return Point(t, q, u, system.g_N(t, q), system.velocities(t, q, u), forces.force, forces.u_dot)
+
+    @distinct
+    def here(t: Array, q: Array, u: Array) -> Point:
+        forces = motion.accelerations(t, q, u)
+        system = motion.system
+        return Point(t, q, u, system.g_N(t, q), system.velocities(t, q, u), forces.force, forces.u_dot)
+
+    return here(t, q, u)
 
 
 def indicators(motion: Motion, laws: LawTable, at: Point, slow: Array | None = None) -> Array:

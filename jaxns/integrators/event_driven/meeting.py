@@ -15,6 +15,7 @@ from ...laws.table import LawTable
 from ...model.system import Rows
 from ...solve import implicit, inclusion
 from ...solve.lanes import anywhere
+from ...trace.distinct import distinct
 from ..base import Configuration, law_table
 from ..levels import velocity_level
 from ..levels.acceleration_level import (
@@ -120,14 +121,23 @@ class Meeting:
     def again(self, mode: Mode, roots: inclusion.Root) -> Again:
         """The same event once more, from its roots: for derivatives with respect to the state before it."""
         problem, direction = self._problem(), mode.direction
-        root_1, root_2 = (jax.tree.map(lambda x, k=k: x[k], roots) for k in (0, 1))
-        contacts = self._contacts(self.at.u)
-        u, P = implicit.known(problem, root_1, self._theta(self.at.u, contacts, jnp.asarray(False)))
-        if self.laws.spatial:  # otherwise directions of sliding are signs
+
+        @distinct
+        def turn(u: Array, known: tuple[inclusion.Root, Array]) -> tuple[Array, Any]:
+            root, decides = known
             contacts = self._contacts(u)
-            v, force = implicit.known(problem, root_2, self._theta(u, contacts, jnp.asarray(True)))
-            direction = self._mode(u, v, force, contacts).direction
-        return Again(*self._settled(u, P, mode._replace(direction=direction)))
+            v, P = implicit.known(problem, root, self._theta(u, contacts, decides))
+            return jnp.where(decides, u, v), (v, P, contacts)
+
+        if self.laws.spatial:
+            u, results = lax.scan(turn, self.at.u, (roots, jnp.array([False, True])))
+            (_, P), (v, force, contacts) = (jax.tree.map(lambda x, k=k: x[k], results[: 2 + k]) for k in (0, 1))
+            direction = distinct(lambda *x: self._mode(*x).direction)(u, v, force, contacts)
+        else:  # directions of sliding are signs
+            impact = jax.tree.map(lambda x: x[0], roots)
+            u, (_, P, _) = turn(self.at.u, (impact, jnp.asarray(False)))
+        after = mode._replace(direction=direction)
+        return Again(*distinct(self._settled)(u, P, after))
 
     def _problem(self) -> inclusion.Problem:
         def pose(theta: _Theta, d: velocity_level.AnyDirections) -> velocity_level.Impact:

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jax import Array, lax
 
-from ...model.system import System
 from ...solve.derivative_only import tie_of, tied, vanishing, with_derivative_of
 from ...solve.lanes import anywhere
-from ..levels.acceleration_level import Mode, Motion
+from ...trace.distinct import distinct
+from ..levels.acceleration_level import Motion
 from . import events
 from .loop import RowLoop
 from .meeting import Again, Meeting, choose, only_if
@@ -43,13 +42,18 @@ def replay(row: RowLoop, theta: Theta, schedule: Slot, outcome: Outcome) -> Move
     moved, end = outcome.motion, theta.t + theta.dt
     t_last, q, u, direction = with_derivative_of(last, Start(end, moved.q, moved.u, moved.direction))
     mode = outcome.memory.mode._replace(direction=direction)
-    path = _Path.of(partial(_flow, row, theta.system, mode), _Place(t_last, q, u, P))
-    _, q, u, P = path.after(end - t_last)
+    if row.rows.n_N:
+        motion = Motion(theta.system, mode, row.settings.lcp)
+        begun = _Place(t_last, q, u, P)
+        path = _Path.of(distinct(lambda x: _flow(motion, x, _point(motion, x))), begun)
+        _, q, u, P = path.after(end - t_last)
     log, past = outcome.memory.log, theta.memory.log
     entry = jnp.arange(log.kind.shape[0])
     here = (entry >= past.entries) & (entry < log.entries)  # the entries that this row made
 
     def logged(old: Array, new: Array) -> Array:
+        if not row.rows.n_N:
+            return old
         of_contact = jax.vmap(row.by_contact)(new)[log.slot, log.contact]
         return jnp.where(here[:, None], of_contact, old)
 
@@ -74,8 +78,7 @@ def _step(row: RowLoop, theta: Theta, start: Start, P: Array, s: Slot) -> tuple[
     t_1 = jnp.where(moves, jnp.where(s.last, t_end, t + h), t)
     end = _Place(t_1, jnp.where(moves, step.q, q), jnp.where(moves, step.u, u), P + jnp.where(moves, step.P, 0.0))
 
-    *here, P = _instant(row, motion, end, s.which)
-    at = events.point(motion, *here)
+    at, P = _instant(row, motion, end, s.which)
     limit = jnp.where(s.event, theta.tol, jnp.inf)
     meeting = Meeting(motion, row.rows, at, s.encounter, rest_speed, limit)
     result: Again = only_if(s.event, lambda: meeting.again(s.after, s.roots))
@@ -94,10 +97,13 @@ class _Place(NamedTuple):
     P: Array  # (n,) ∫ λ dt
 
 
-def _flow(row: RowLoop, system: System, mode: Mode, x: _Place) -> _Place:
+def _point(motion: Motion, x: _Place) -> events.Point:
+    return events.point(motion, x.t, x.q, x.u)
+
+
+def _flow(motion: Motion, x: _Place, at: events.Point) -> _Place:
     """(1, q̇, u̇, λ)."""
-    forces = Motion(system, mode, row.settings.lcp).accelerations(x.t, x.q, x.u)
-    return _Place(jnp.ones_like(x.t), system.q_dot(x.t, x.q, x.u), forces.u_dot, forces.force)
+    return _Place(jnp.ones_like(x.t), motion.system.q_dot(x.t, x.q, x.u), at.u_dot, at.force)
 
 
 class _Path(NamedTuple):
@@ -109,8 +115,8 @@ class _Path(NamedTuple):
 
     @classmethod
     def of(cls, flow: Callable[[_Place], _Place], start: _Place) -> _Path:
-        rate = flow(start)
-        return cls(start, rate, jax.jvp(flow, (start,), (rate,))[1])
+        rate, along = jax.linearize(flow, start)
+        return cls(start, rate, along(rate))
 
     def after(self, s: Array) -> _Place:
         start, rate, change = self
@@ -118,21 +124,31 @@ class _Path(NamedTuple):
         return jax.tree.map(jnp.add, start, vanishing(s, moved))
 
 
-def _instant(row: RowLoop, motion: Motion, end: _Place, which: Array) -> _Place:
-    """The end of a step, moved along the motion by the time s to where its indicator f vanishes.
+def _instant(row: RowLoop, motion: Motion, end: _Place, which: Array) -> tuple[events.Point, Array]:
+    """The end of a step, moved along the motion by the time s to where its indicator f vanishes; with its percussions.
 
     Its value is zero there, up to rounding, and so is s: s = −f/ḟ has the right derivative, and one more turn of Newton's
-    method that of the derivative.
+    method that of the derivative. Forces are what costs: they are found once with their rates along the motion, and once
+    more after the first turn, from where the rates lead on.
     """
+    if not row.rows.n_N:  # no event
+        return _point(motion, end), end.P
 
-    def indicator(x: _Place) -> Array:
-        values = events.indicators(motion, row.laws, events.point(motion, x.t, x.q, x.u)).reshape(-1)
-        return jnp.where(which >= 0, values[jnp.maximum(which, 0)] if values.shape[0] else 0.0 * x.t, 0.0)
+    @distinct
+    def here(x: _Place) -> tuple[_Place, tuple[events.Point, Array]]:
+        at = _point(motion, x)
+        values = events.indicators(motion, row.laws, at).reshape(-1)
+        f = jnp.where(which >= 0, values[jnp.maximum(which, 0)] if values.shape[0] else 0.0 * x.t, 0.0)
+        return _flow(motion, x, at), (at, f)
 
-    path = _Path.of(partial(_flow, row, motion.system, motion.mode), end)
-    f, speed = jax.jvp(indicator, (end,), (path.rate,))
+    (rate, (_, f)), along = jax.linearize(here, end)
+    change, (at_rate, speed) = along(rate)
+    path = _Path(end, rate, change)
     speed = jnp.where((which >= 0) & (speed != 0.0), speed, 1.0)
     f_0 = lax.stop_gradient(f)
-    s = -(f - f_0) / speed
-    s = s - (indicator(path.after(s)) - f_0) / lax.stop_gradient(speed)
-    return path.after(s)
+    first = -(f - f_0) / speed
+    _, (at, f_1) = here(path.after(first))
+    # The second turn has neither value nor first derivative.
+    second = -(f_1 - f_0) / lax.stop_gradient(speed)
+    at = jax.tree.map(jnp.add, at, vanishing(second, at_rate))
+    return at, path.after(first + second).P

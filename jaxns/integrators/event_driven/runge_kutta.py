@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
+from ...trace.distinct import distinct
 from ...trace.vectorise import materialise
 from ..levels.acceleration_level import Motion, project
 
@@ -135,6 +136,7 @@ class HEM5:
         Q_dot, V_dot = jnp.zeros((8, *q.shape), q.dtype), jnp.zeros((8, *u.shape), q.dtype)
         W = materialise(system.W(t, q, u))
 
+        @distinct
         def stage(carry: tuple[Array, Array, Array], i: Array) -> tuple[tuple[Array, Array, Array], Any]:
             Q_dot, V_dot, W = carry
             t_i, Q, V = t + c[i] * h, q + h * weighted(A[i], Q_dot), u + h * weighted(A[i], V_dot)
@@ -193,6 +195,7 @@ class RKF45:
         A, c = jnp.asarray(RKF45_A, q.dtype), jnp.asarray(RKF45_C, q.dtype)
         Q_dot, V_dot = jnp.zeros((6, *q.shape), q.dtype), jnp.zeros((6, *u.shape), q.dtype)
 
+        @distinct
         def stage(carry: tuple[Array, Array], i: Array) -> tuple[tuple[Array, Array], Any]:
             Q_dot, V_dot = carry
             t_i, Q, V = t + c[i] * h, q + h * weighted(A[i], Q_dot), u + h * weighted(A[i], V_dot)

@@ -8,6 +8,7 @@ And, that being known, which accelerations and forces follow (a linear system)?
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, NamedTuple
@@ -136,7 +137,6 @@ class Motion:
     system: System
     mode: Mode
     unilateral: bool = field(default=False, metadata={"static": True})
-    held: bool = field(default=False, metadata={"static": True})  # no contact slides
 
     def laws(self, t: Array, q: Array, u: Array) -> LawTable:
         return law_table(self.system.rows(t, q, u))
@@ -147,27 +147,28 @@ class Motion:
         bilateral = jnp.ones((laws.n_bilateral,), bool)
         return jnp.concatenate([bilateral, closed, laws.spread(closed & stick)])
 
-    def friction(self, laws: LawTable, t: Array, q: Array, u: Array) -> Array:
-        """−λ_F of sliding contacts per unit of normal force (n_F,), zero for the others."""
+    def friction(self, laws: LawTable, t: Array, q: Array, u: Array, held: Callable[[], Array]) -> Array:
+        """−λ_F of sliding contacts per unit of normal force (n_F,), zero for the others.
+
+        `held()` are the forces that would hold all closed contacts.
+        """
         system, (closed, stick, old, _) = self.system, self.mode
         mu = system.at_speeds(t, q, u).coefficients(system.rows(t, q, u), u.dtype)[2]
         direction = old  # in one dimension it is constant; stages that overshoot the end of sliding go on as before
         if laws.spatial:
-            direction = self._direction(laws, mu, t, q, u)
+            direction = self._direction(laws, mu, system.gamma_F(t, q, u), held())
         return jnp.where(laws.spread(closed & ~stick), laws.sliding(direction, mu), 0.0)
 
-    def _direction(self, laws: LawTable, mu: Array, t: Array, q: Array, u: Array) -> Array:
+    def _direction(self, laws: LawTable, mu: Array, gamma_F: Array, held: Array) -> Array:
         """Directions of sliding in space, also where sliding begins from rest.
 
         A direction relaxes towards balance with the applied force at the rate μλ/|γ_F|, which no explicit method can follow
         from |γ_F| = 0. There it is in balance: opposite to the force that would hold the contact.
         """
-        gamma_F = self.system.gamma_F(t, q, u)
         slip, speed = unit_slips(laws, gamma_F)
         forward = laws.gather(lax.stop_gradient(self.mode.direction * gamma_F)) > NO_SLIP
         slip = jnp.where(laws.spread(forward), slip, self.mode.direction)
-        force = self._held().accelerations(t, q, u).force
-        _, force_N, force_F = laws.split(force)
+        _, force_N, force_F = laws.split(held)
         driven = laws.gauge(force_F, mu) > jnp.maximum(force_N, 0.0)
         balance = holding_direction(laws, mu, force_F)
         share = laws.spread(jnp.minimum(speed / _SLOW, 1.0))
@@ -176,32 +177,50 @@ class Motion:
 
     def _held(self) -> Motion:
         """The same with all closed contacts sticking."""
-        return replace(self, mode=self.mode._replace(stick=self.mode.closed), held=True)
+        return replace(self, mode=self.mode._replace(stick=self.mode.closed))
 
     def solve(self, t: Array, q: Array, u: Array, W: Array, W_rows: Array, bias: Array) -> Forces:
         """u̇ and λ with M u̇ = h + W λ at (t, q, u), and W_rowsᵀu̇ + bias = 0 for the rows that act."""
-        laws = self.laws(t, q, u)
-        M_inv = inverse_mass(self.system, t, q)
-        b, n = laws.n_bilateral, laws.n_bilateral + laws.n_N
-        D = jnp.zeros((laws.n_F,), q.dtype) if self.held else self.friction(laws, t, q, u)
-        # Sliding friction turns the force direction of its contact: λ_F = −D λ_N.
-        dragged = W.at[:, b:n].add(-laws.gather((W[:, n:] * D).T).T)
-        a = apply_inverse(M_inv, self.system.h(t, q, u))
-        M_inv_W = materialise(apply_inverse(M_inv, dragged))
-        A = dense.matmul(W_rows.T, M_inv_W)
-        # Of redundant contacts only the sum of the forces is determined. They go on as they were when the mode was decided:
-        # another split could leave a friction set that the sum does not leave.
-        share = jnp.where(self.acting(laws) & (not self.unilateral), lax.stop_gradient(self.mode.share), 0.0)
-        missing = -(bias + dense.matmul(W_rows.T, a + dense.matmul(M_inv_W, share)))
-        force = share + self.acting_forces(laws, A, missing)
-        u_dot = a + dense.matmul(M_inv_W, force)
-        return Forces(u_dot, force.at[n:].add(-D * laws.spread(force[b:n])))
+        return self._solve(t, q, u, W, W_rows, bias, lambda: self._rates_at_rest(t, q, u))
 
     @jax.jit
     def accelerations(self, t: Array, q: Array, u: Array) -> Forces:
         """u̇ and λ at one state: g̈ = 0, γ̇ = 0 for the rows that act (index 1)."""
         W = materialise(self.system.W(t, q, u))
-        return self.solve(t, q, u, W, W, acceleration_rows(self.system, t, q, u, jnp.zeros_like(u)))
+        bias = self._rates_at_rest(t, q, u)
+        return self._solve(t, q, u, W, W, bias, lambda: bias)
+
+    def _rates_at_rest(self, t: Array, q: Array, u: Array) -> Array:
+        """The part ν of the acceleration rows that does not depend on u̇."""
+        return acceleration_rows(self.system, t, q, u, jnp.zeros_like(u))
+
+    def _solve(
+        self, t: Array, q: Array, u: Array, W: Array, W_rows: Array, bias: Array, nu: Callable[[], Array]
+    ) -> Forces:
+        """`solve`, with ν of (t, q, u) for the forces that would hold contacts."""
+        laws = self.laws(t, q, u)
+        b, n = laws.n_bilateral, laws.n_bilateral + laws.n_N
+        M_inv = inverse_mass(self.system, t, q)
+        free, M_inv_W = apply_inverse(M_inv, self.system.h(t, q, u)), materialise(apply_inverse(M_inv, W))
+
+        def held() -> Array:
+            return self._held()._forces(laws, free, M_inv_W, W, nu())
+
+        # Sliding friction turns the force direction of its contact: λ_F = −D λ_N.
+        D = self.friction(laws, t, q, u, held)
+        dragged = materialise(M_inv_W.at[:, b:n].add(-laws.gather((M_inv_W[:, n:] * D).T).T))
+        force = self._forces(laws, free, dragged, W_rows, bias)
+        u_dot = free + dense.matmul(dragged, force)
+        return Forces(u_dot, force.at[n:].add(-D * laws.spread(force[b:n])))
+
+    def _forces(self, laws: LawTable, free: Array, M_inv_W: Array, W_rows: Array, bias: Array) -> Array:
+        """λ of the rows that act, with W_rowsᵀ(free + M⁻¹W λ) + bias = 0 for them."""
+        A = dense.matmul(W_rows.T, M_inv_W)
+        # Of redundant contacts only the sum of the forces is determined. They go on as they were when the mode was decided:
+        # another split could leave a friction set that the sum does not leave.
+        share = jnp.where(self.acting(laws) & (not self.unilateral), lax.stop_gradient(self.mode.share), 0.0)
+        missing = -(bias + dense.matmul(W_rows.T, free + dense.matmul(M_inv_W, share)))
+        return share + self.acting_forces(laws, A, missing)
 
     def acting_forces(self, laws: LawTable, A: Array, c: Array) -> Array:
         """x with (A x)_k = c_k for rows that act and x_k = 0 for the others."""
