@@ -203,7 +203,7 @@ def test_intervals_cover_the_truth_as_often_as_they_say(loss):
     assert inside_plain / count < 0.85
 
 
-def test_a_wrong_model_says_so(rng):
+def test_a_wrong_model_says_so(rng, tmp_path):
     """Drag that the model does not know: residuals are smooth curves, larger than the noise."""
     records = records_of(rng, noise=1e-3) + 0.3 * T**3 * np.linspace(0.5, 1.5, N)[:, None]
     with pytest.warns(ns.FitWarning) as caught:
@@ -213,6 +213,9 @@ def test_a_wrong_model_says_so(rng):
     assert "misses the records by more than their noise" in text
     assert len(fit.doubts) == 2
     assert "doubt" in str(fit)
+    page = fit.report(tmp_path / "fit.html").read_text()
+    assert "far from white" in page
+    assert "misses the records by more than their noise" in page
 
 
 def test_a_fit_that_was_cut_short_says_so(rng, tmp_path):
