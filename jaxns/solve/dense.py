@@ -155,6 +155,11 @@ def solve_lanes(A: Array, b: Array) -> Array:
     return lax.cond(jnp.any(bad), repeat, lambda: x)
 
 
+def _is_long(A: Array) -> bool:
+    """Whether the sums of A @ B are too long for fused arithmetic."""
+    return A.shape[1] > (FEW if A.ndim == 2 else MANY)
+
+
 @jax.custom_jvp
 def matmul_lanes(A: Array, B: Array) -> Array:
     """A @ B in every lane; (n, m, *lanes) and (m, k, *lanes), as fused arithmetic instead of small BLAS calls.
@@ -164,7 +169,7 @@ def matmul_lanes(A: Array, B: Array) -> Array:
     """
     if A.shape[1] == 0:
         return jnp.zeros((A.shape[0], *B.shape[1:]), A.dtype)
-    if A.shape[1] > (FEW if A.ndim == 2 else MANY):
+    if _is_long(A):
         return jnp.einsum("ij...,jk...->ik...", A, B)
     product = A[:, 0, None] * B[None, 0]
     for j in range(1, A.shape[1]):
@@ -176,7 +181,7 @@ def matmul_lanes(A: Array, B: Array) -> Array:
 def _matmul_jvp(primals: tuple[Array, Array], tangents: tuple[Any, Any]) -> tuple[Array, Any]:
     (A, B), (A_dot, B_dot) = primals, tangents
     moved = [
-        jnp.sum(X[:, :, None] * Y[None], axis=1)
+        jnp.einsum("ij...,jk...->ik...", X, Y) if _is_long(A) else jnp.sum(X[:, :, None] * Y[None], axis=1)
         for X, Y in ((A_dot, B), (A, B_dot))
         if not (isinstance(X, SymbolicZero) or isinstance(Y, SymbolicZero))
     ]
@@ -197,7 +202,13 @@ def _solve(A: Array, b: Array) -> Array:
     """`solve_lanes` for one lane, as one operation of a trace: a solve is some thousand of them."""
     if A.shape[0] == 0:
         return b
-    return on_lanes(_solve_on_lanes, A, b, rows=A.shape[0], result=jax.ShapeDtypeStruct(b.shape, b.dtype))
+    shape = jax.ShapeDtypeStruct(b.shape, b.dtype)
+    return on_lanes(_solve_on_lanes, A, b, rows=A.shape[0], result=shape, whole=_one_matrix)
+
+
+def _one_matrix(laned: tuple[bool, bool]) -> bool:
+    """A single matrix for all lanes is eliminated once, not once for each block of lanes."""
+    return not laned[0]
 
 
 def _solve_on_lanes(lift: Lift, A: Array, b: Array) -> Array:

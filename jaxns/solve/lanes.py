@@ -51,14 +51,15 @@ class _Program:
     structure: Any  # of its arguments
     results: tuple[Any, ...]  # shapes and dtypes of the leaves of its result, for one lane
     rows: int
+    whole: Callable[[Any], bool] | None  # of which arguments carry lanes: whether lanes stay together
 
     def evaluate(self, leaves: Sequence[Array], laned: tuple[bool, ...], size: int | None) -> list[Array]:
         """The leaves of the result."""
         block = max(FEWEST_LANES, min(MOST_LANES, BLOCK_ENTRIES // (self.rows + 1) ** 2 // VECTOR * VECTOR))
         lift = Lift(jax.tree.unflatten(self.structure, laned), size)
         arguments = jax.tree.unflatten(self.structure, leaves)
-        on_cpu = jax.default_backend() == "cpu"
-        result = _in_blocks(self.function, block if on_cpu else None, lift, *arguments)
+        divided = jax.default_backend() == "cpu" and not (self.whole is not None and self.whole(lift.laned))
+        result = _in_blocks(self.function, block if divided else None, lift, *arguments)
         return [x.astype(s.dtype) for x, s in zip(jax.tree.leaves(result), self.results, strict=True)]
 
     def traced(self, equation: Any) -> core.ClosedJaxpr:
@@ -68,11 +69,18 @@ class _Program:
         return jax.make_jaxpr(lambda *leaves: self.evaluate(leaves, laned, size))(*arguments)
 
 
-def on_lanes(function: Callable[..., Any], *arguments: Any, rows: int, result: Any = None) -> Any:
+def on_lanes(
+    function: Callable[..., Any],
+    *arguments: Any,
+    rows: int,
+    result: Any = None,
+    whole: Callable[[Any], bool] | None = None,
+) -> Any:
     """Evaluate `function(lift, *arguments)`, which works on whole lanes; under `jax.vmap` these are its last axis.
 
     On a CPU many lanes are worked on block by block: a block's matrices, with `rows` rows each, stay in the cache, and
-    its operations are too short for XLA to divide them among threads, which costs more than it saves.
+    its operations are too short for XLA to divide them among threads, which costs more than it saves. Where `whole(laned)`
+    is true, they stay together.
 
     The function sees arguments whose leaves carry a trailing lane axis where `lift.laned` is true, and must return arrays
     that all carry it. It is for code that is not differentiated, and raises where it is. `result` has the shapes and dtypes
@@ -83,7 +91,7 @@ def on_lanes(function: Callable[..., Any], *arguments: Any, rows: int, result: A
     if result is None:
         result = jax.eval_shape(partial(function, Lift(jax.tree.map(lambda _: False, arguments), None)), *arguments)
     shapes, structure_of_result = jax.tree.flatten(result)
-    program = _Program(function, structure, tuple(jax.ShapeDtypeStruct(s.shape, s.dtype) for s in shapes), rows)
+    program = _Program(function, structure, tuple(jax.ShapeDtypeStruct(s.shape, s.dtype) for s in shapes), rows, whole)
     results = _on_lanes.bind(*leaves, program=program, laned=(False,) * len(leaves), size=None)
     return jax.tree.unflatten(structure_of_result, results)
 
