@@ -125,9 +125,8 @@ def test_event_driven_motions_and_derivatives_agree(name):
     for mechanism in both(name):
         function = end(mechanism, ns.EventDriven(rtol=1e-11, atol=1e-12), t1 / 4, 4)
         params = {key: mechanism.system.params[key] for key in keys}
-        both_of = jax.jacfwd(
-            lambda p, f=function: (f(p),) * 2, has_aux=True
-        )  # one program, which takes minutes in space
+        # One program for motion and derivatives, which takes minutes in space.
+        both_of = jax.jacfwd(lambda p, f=function: (f(p),) * 2, has_aux=True)
         found.append(jax.jit(both_of)(params)[::-1])
     (x, dx), (y, dy) = found
     assert np.abs(x - y).max() < BOUND
