@@ -113,7 +113,11 @@ def test_second_order_in_value_and_derivative(case):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("scheme, order", [(ns.Moreau(), 0.8), (ns.Lobatto(3), 3.0)], ids=["Moreau", "Lobatto"])
+@pytest.mark.parametrize(
+    "scheme, order",
+    [(ns.Moreau(), 0.8), (ns.Lobatto(3), 3.0), (ns.GGLUnified(), 1.8), (ns.EnergyTwoStep(), 1.8)],
+    ids=lambda x: type(x).__name__,
+)
 def test_order_of_other_schemes(scheme, order):
     errors = cases.errors(cases.ball(1), ns.Located(scheme), 1)
     orders = np.log2(errors[:, 0] / errors[:, 1])
@@ -141,6 +145,15 @@ def test_without_an_impact_it_is_the_plain_scheme():
     for name in ("q", "u", "P_N", "P_F"):
         np.testing.assert_allclose(getattr(runs[0], name), getattr(runs[1], name), atol=1e-9)
     assert not np.any(runs[1].captured)
+
+
+@pytest.mark.parametrize("scheme", [ns.GGLUnified(), ns.EnergyTwoStep()], ids=lambda x: type(x).__name__)
+def test_other_schemes_have_the_values_and_instants_of_the_closed_form(scheme):
+    """They follow parabolas exactly, too."""
+    height, instants = thrown(THETA, ns.Located(scheme))
+    exact, exact_instants = closed_form(THETA)
+    np.testing.assert_allclose(height, exact, atol=1e-7)
+    np.testing.assert_allclose(instants, exact_instants, atol=1e-8)
 
 
 def test_zeno_sequence_ends_by_capture():

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, NamedTuple, get_args
+from typing import ClassVar, Literal, NamedTuple, get_args
 
 import jax
 import jax.numpy as jnp
 from jax import Array, lax
 
 from ..model.system import System
+from ..solve import implicit
 from ..solve.inclusion import Solver
 from ..solve.lanes import total
-from .base import Configuration, Step, Theta, check_solver, velocity_unit
+from .base import Configuration, Solve, Step, Theta, check_solver, velocity_unit
 from .ggl_contacts import active, linear_rows, predicted
 from .levels import velocity_level
 from .levels.layout import ALL, Layout
@@ -70,6 +71,8 @@ class GGLUnified:
     tol: float | None = None
     solver: str | Solver = "newton"
 
+    predicts_contact: ClassVar[bool] = True  # from the midpoint and the end of a step without contact forces
+
     def __post_init__(self) -> None:
         check_solver(self)
         if self.bilateral not in get_args(Level):
@@ -78,7 +81,10 @@ class GGLUnified:
     def start(self, system: System, t: Array, q: Array, u: Array, dt: Array) -> Array:
         return Moreau().start(system, t, q, u, dt)
 
-    def step(self, system: System, t: Array, q: Array, u: Array, dt: Array, memory: Array, tol: Array) -> Step:
+    def step(
+        self, system: System, t: Array, q: Array, u: Array, dt: Array, memory: Array, tol: Array,
+        solve: Solve = implicit.solve,
+    ) -> Step:  # fmt: skip
         rows = system.rows(t, q, u)
         bilateral: Level = "index2" if self.velocity_only and self.bilateral == "ggl" else self.bilateral
         corrected = "g" * (bilateral == "ggl") + "N" * (not self.velocity_only)
@@ -87,7 +93,7 @@ class GGLUnified:
         coupled = _Coupled(Layout(rows, (ALL, corrected)), n_z, None, bilateral, implicit_u, self.linearised)
         theta = Theta(system, t, dt, q, u, memory, tol)
         theta = theta._replace(more=(predicted if self.linearised else active)(theta, rows))
-        (q_end, u_end, P), stats = coupled.solved(self.solver, theta)
+        (q_end, u_end, P), stats = coupled.solved(self.solver, theta, solve)
         return Step(q_end, u_end, P, lax.stop_gradient(P), (stats,))
 
 

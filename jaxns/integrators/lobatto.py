@@ -15,7 +15,7 @@ from ..model.system import System
 from ..solve import dense
 from ..solve.inclusion import Solver
 from ..trace.vectorise import materialise
-from .base import Configuration, Theta, velocity_unit
+from .base import Configuration, Theta, law_table, velocity_unit
 from .levels import large
 from .levels.layout import ALL, Layout
 from .levels.position_level import kinematic_rows
@@ -84,8 +84,9 @@ class Lobatto(TwoSolves):
         return float(1.0 - lobatto(self.stages).b[-1])
 
     def first_solve(self, system: System, t: Array, q: Array, u: Array) -> _Stages:
-        layout = Layout(system.rows(t, q, u), stages=self.stages - 1)
-        structure = large.structure(system, layout.laws, None, t, q, u)
+        rows = system.rows(t, q, u)
+        layout = Layout(rows, stages=self.stages - 1)
+        structure = large.structure(system, law_table(rows), None, t, q, u)
         unknowns = Unknowns.of(system, t, q, u, self.stages, large=structure is not None)
         return _Stages(layout, unknowns.size, structure, self.stages, unknowns)
 

@@ -13,11 +13,18 @@ from jax import Array, lax
 GROUP = 16  # lanes of a group: two vectors of 512 bits
 
 
-def until_done(turn: Callable[[Any, Any], Any], unfinished: Callable[[Any], Array], context: Any, state: Any) -> Any:
-    """state ← turn(context, state), once, and again while it is unfinished.
+def until_done(
+    turn: Callable[[Any, Any], Any],
+    unfinished: Callable[[Any], Array],
+    context: Any,
+    state: Any,
+    together: bool = True,
+    group: int = GROUP,
+) -> Any:
+    """state ← turn(context, state) while it is unfinished; at least once, if `together`.
 
-    Under `jax.vmap` all lanes take the first turn together, and those that go on do so in groups. For code that is not
-    differentiated.
+    Under `jax.vmap` lanes go on in groups, so that few wait for a slow one. With `together` all of them take the first
+    turn at once, which is right where most need no other. For code that is not differentiated.
 
     >>> halve = lambda divisor, x: x / divisor
     >>> run = lambda x: until_done(halve, lambda x: x > 1.0, 2.0, x)
@@ -31,7 +38,8 @@ def until_done(turn: Callable[[Any, Any], Any], unfinished: Callable[[Any], Arra
 
     @jax.custom_batching.custom_vmap
     def run(context: Any, state: Any) -> Any:
-        return lax.while_loop(lambda loop: loop[0], lambda loop: once(loop, context), (jnp.asarray(True), state))[1]
+        first = jnp.asarray(True) if together else unfinished(state)
+        return lax.while_loop(lambda loop: loop[0], lambda loop: once(loop, context), (first, state))[1]
 
     def go_on(context: Any, state: Any, wanted: Array) -> Any:
         return lax.while_loop(lambda s: wanted & unfinished(s), lambda s: turn(context, s), state)
@@ -40,10 +48,11 @@ def until_done(turn: Callable[[Any, Any], Any], unfinished: Callable[[Any], Arra
     def in_lanes(size: int, in_batched: list[Any], context: Any, state: Any) -> tuple[Any, Any]:
         of_context, of_state = in_batched
         state = _with_lanes(state, of_state, size)
-        state = jax.vmap(turn, in_axes=(_axes(of_context), 0))(context, state)
+        if together:
+            state = jax.vmap(turn, in_axes=(_axes(of_context), 0))(context, state)
         waiting = jax.vmap(unfinished)(state)
         everything = jax.tree.map(lambda _: True, state)
-        return _in_groups(go_on, waiting, (context, state), (of_context, everything), state), everything
+        return _in_groups(go_on, waiting, (context, state), (of_context, everything), state, group), everything
 
     return run(context, state)
 
@@ -82,11 +91,16 @@ def where_wanted(function: Callable[..., Any], wanted: Array, arguments: tuple[A
 
 
 def _in_groups(
-    function: Callable[..., Any], waiting: Array, arguments: tuple[Any, ...], batched: tuple[Any, ...], results: Any
+    function: Callable[..., Any],
+    waiting: Array,
+    arguments: tuple[Any, ...],
+    batched: tuple[Any, ...],
+    results: Any,
+    group_size: int = GROUP,
 ) -> Any:
     """function(*arguments, wanted) of the waiting lanes in place of their results."""
     size = waiting.shape[0]
-    width = min(GROUP, size)
+    width = min(group_size, size)
 
     def group(carry: tuple[Array, Any]) -> tuple[Array, Any]:
         waiting, results = carry

@@ -60,7 +60,8 @@ class _Motion(NamedTuple):
 
 @dataclass(frozen=True)
 class ImpactFree(Statement):
-    """The impact-free step. z holds the mean velocity w = (q^E − q^B)/Δt, and u^E.
+    """The impact-free step. z holds the mean velocity w = (q^E − q^B)/Δt; with kinematics also u^E, which else follows
+    from v = w.
 
     Rows are g/Δt, γ and Wᵀv, with λ̂; and ġ for κ̂/Δt on a level of its own.
     """
@@ -73,7 +74,7 @@ class ImpactFree(Statement):
     def of(cls, theta: Theta, form: Form) -> ImpactFree:
         rows = theta.system.rows(theta.t, theta.q, theta.u)
         layout = Layout(rows, (ALL, "g" if form.both_levels else ""))
-        return cls(layout, theta.q.shape[0] + theta.u.shape[0], None, form)
+        return cls(layout, theta.q.shape[0] + form.kinematics * theta.u.shape[0], None, form)
 
     def place(self, theta: Theta) -> Configuration:
         return Configuration(theta.system, theta.t, theta.q, theta.u)
@@ -94,18 +95,22 @@ class ImpactFree(Statement):
         return closed(theta)
 
     def guess(self, here: Here) -> tuple[Array, Array]:
-        system, t, _, q, u, P, *_ = here.theta
+        """The motion with the forces of (t, q^B, u) and the percussions of the last step."""
+        system, t, dt, q, u, P, *_ = here.theta
+        u_E = u + dt * here.directions.accelerate(system.h(t, q, u)) + here.directions.kick(P)
         kappa = self.layout.of(self.layout.levels[1], jnp.zeros_like(P))
-        return jnp.concatenate([system.q_dot(t, q, u), u]), self.layout.join(P, kappa)
+        z = [system.q_dot(t, q, 0.5 * (u + u_E))] + [u_E] * self.form.kinematics
+        return jnp.concatenate(z), self.layout.join(P, kappa)
 
     def motion(self, z: Array, P: Array, here: Here) -> _Motion:
         """What follows from the unknowns, with the work that every force does."""
         system, t, dt, q, u, *_ = here.theta
         form, W, accelerate, n_g = self.form, here.directions.W, here.directions.accelerate, self.layout.rows.n_g
         t_mid, t_E = t + 0.5 * dt, t + dt
-        w, u_E = z[: q.shape[0]], z[q.shape[0] :]
+        w, (percussion, kappa) = z[: q.shape[0]], self.layout.split(P)
+        correction = accelerate(dense.matmul(W[:, :n_g], kappa)) if form.both_levels else 0.0 * u
+        u_E = z[q.shape[0] :] if form.kinematics else 2.0 * (w + correction) - u
         q_E, q_mid, u_mean = q + dt * w, q + 0.5 * dt * w, 0.5 * (u + u_E)
-        percussion, kappa = self.layout.split(P)
         at = (t_mid, q_mid) if form.midpoint else (t, q)
 
         def pulled(covector: Array) -> Array:
@@ -122,8 +127,7 @@ class ImpactFree(Statement):
             covector = covector - _gyro(system, *at, u_mean if form.midpoint else u) @ (q_E - q)
         n_b = self.layout.rows.n_bilateral
         impulse = pulled(covector) + dense.matmul(W[:, n_g:n_b], percussion[n_g:n_b])
-        correction = accelerate(dense.matmul(W[:, :n_g], kappa)) if form.both_levels else 0.0 * u
-        velocity = u_mean - correction
+        velocity = u_mean - correction if form.kinematics else w
         if system.force is not None:
             place = (t, q, u) if form.explicit_damping else (t_mid, q_mid, velocity)
             impulse = impulse + dt * system.force(*place, system.params)
@@ -135,7 +139,8 @@ class ImpactFree(Statement):
         else:
             contact = contact + dense.matmul(W[:, n_b : n_b + self.layout.rows.n_N], normals)
         kick = accelerate(contact)
-        S = jnp.concatenate([w - system.q_dot(*at, velocity), u_E - u - accelerate(impulse) - kick])
+        S = u_E - u - accelerate(impulse) - kick
+        S = jnp.concatenate([w - system.q_dot(*at, velocity), S]) if form.kinematics else 0.5 * S
         return _Motion(q_E, u_E, velocity, kick, S)
 
     def equations(self, z: Array, P: Array, here: Here) -> tuple[Array, Array]:

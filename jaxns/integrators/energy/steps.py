@@ -16,8 +16,9 @@ import jax.numpy as jnp
 from jax import Array, lax
 
 from ...model.system import Rows, System
+from ...solve import implicit
 from ...solve.inclusion import Solver
-from ..base import Configuration, Step, Theta, check_solver, law_table
+from ..base import Configuration, Solve, Step, Theta, check_solver, law_table
 from ..levels import velocity_level
 from ..levels.reduced import Restitution, check_restitution, solve_impact
 from ..levels.statement import AnyDirections
@@ -59,9 +60,9 @@ class Consistent(ABC):
     def _form(self, system: System, t: Array, q: Array, u: Array) -> Form:
         """The form of the impact-free step; raises where the scheme does not fit the system."""
 
-    def _impact_free(self, form: Form, theta: Theta) -> tuple[End, Any]:
+    def _impact_free(self, form: Form, theta: Theta, solve: Solve = implicit.solve) -> tuple[End, Any]:
         form = form._replace(explicit_damping=self.damping == "begin")
-        return ImpactFree.of(theta, form).solved(self.solver, theta)
+        return ImpactFree.of(theta, form).solved(self.solver, theta, solve)
 
     def step(self, system: System, t: Array, q: Array, u: Array, dt: Array, memory: Memory, tol: Array) -> Step:
         form = self._form(system, t, q, u)
@@ -79,12 +80,17 @@ class TwoStep(Consistent):
         super().__post_init__()
         check_restitution(self)
 
-    def step(self, system: System, t: Array, q: Array, u: Array, dt: Array, memory: Memory, tol: Array) -> Step:
+    def step(
+        self, system: System, t: Array, q: Array, u: Array, dt: Array, memory: Memory, tol: Array,
+        solve: Solve = implicit.solve,
+    ) -> Step:  # fmt: skip
         rows = system.rows(t, q, u)
         theta = Theta(system, t, dt, q, u, memory.Lambda, tol)
-        u_C, Lambda, stats_1, reduced = solve_impact(self, law_table(rows), _begin, partial(_impact, rows), theta)
+        u_C, Lambda, stats_1, reduced = solve_impact(
+            self, law_table(rows), _begin, partial(_impact, rows), theta, solve=solve
+        )
         form = self._form(system, t, q, u)
-        end, stats_2 = self._impact_free(form, theta._replace(u=u_C, P_guess=memory.P))
+        end, stats_2 = self._impact_free(form, theta._replace(u=u_C, P_guess=memory.P), solve)
         memory = Memory(lax.stop_gradient(end.P), lax.stop_gradient(Lambda))
         return Step(end.q, end.u, Lambda + end.P, memory, (stats_1, stats_2), reduced=reduced)
 

@@ -7,17 +7,17 @@ an indicator changed its sign, searches the instant by further trials of the sam
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import partial
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jax import Array, lax
+from jax import Array
 
 from ...laws.table import LawTable
 from ...model.system import Rows
 from ...solve.inclusion import Root, Stats
 from ...solve.status import Status
+from ...solve.worklist import until_done
 from ...trace.vectorise import stored
 from ..base import law_table, velocity_unit
 from ..levels.acceleration_level import NO_SLIP, Mode, Motion, acceleration_rows, unit_slips
@@ -28,12 +28,14 @@ from .meeting import After, Encounter, Meeting, choose, kinds, only_if, worse
 from .runge_kutta import SmoothStep
 from .state import Effort, Instants, Log, Memory, Moved, Outcome, Settings, Slot, Start, Theta
 
+GROUP = 32  # lanes that work on a row at once: the others of a batch do not wait for the slowest of all
 MOST_IDLE = 400  # events at one instant, each found by some fifty trials; more than eight find no way on
 
 
 class _State(NamedTuple):
     """The loop of a row."""
 
+    enough: Array  # where it ends, less what is no time at all
     t: Array
     q: Array
     u: Array
@@ -101,9 +103,9 @@ class RowLoop:
 
         def unfinished(s: _State) -> Array:
             trials = s.effort.accepted + s.effort.rejected
-            return (s.status == Status.OK) & (s.t < enough) & (trials < max_trials) & (s.idle < MOST_IDLE)
+            return (s.status == Status.OK) & (s.t < s.enough) & (trials < max_trials) & (s.idle < MOST_IDLE)
 
-        end = lax.while_loop(unfinished, partial(self._turn, theta), start)
+        end = until_done(self._turn, unfinished, theta, start, together=False, group=GROUP)
         # A trajectory that has failed before takes no part: its tolerance is infinite.
         incomplete = (end.t < enough) & (end.status == Status.OK) & jnp.isfinite(theta.tol)
         status = jnp.where(incomplete, Status.TOO_MANY_STEPS, jnp.where(jnp.isfinite(theta.tol), end.status, Status.OK))
@@ -138,7 +140,8 @@ class RowLoop:
         stats = Stats(zero, zero, 0.0 * t, zero - 1)
         status = jnp.where(jnp.isfinite(tol), Status.OK, Status.STOPPED)
         return _State(
-            t, q, u, memory.mode, memory.fresh, jnp.minimum(memory.h, self.settings.bounds(dt)[1]),
+            t + dt - self.nearby(theta), t, q, u, memory.mode, memory.fresh,
+            jnp.minimum(memory.h, self.settings.bounds(dt)[1]),
             search.Search.off(4 * n_N, t), jnp.zeros((self.laws.size,), q.dtype), memory.log, zero, zero,
             Effort(zero, zero, zero), status, stats, schedule,
         )  # fmt: skip
@@ -166,6 +169,7 @@ class RowLoop:
         )  # fmt: skip
         counts_as_slot = d.accept | d.still
         return _State(
+            enough=s.enough,
             t=jnp.where(d.accept, at.t, s.t),
             q=jnp.where(d.accept, at.q, s.q),
             u=jnp.where(d.event, result.u, jnp.where(d.accept, at.u, s.u)),

@@ -49,14 +49,14 @@ class Located:
         g_N = 0:  ξ_N = ġ_N⁺ + e_N ġ_N⁻ ∈ N_{R−}(−P'_N),  ξ_F = γ_F⁺ + e_F γ_F⁻ ∈ N_{C_F(P'_N)}(−P'_F)
 
     and what is left of it, Δt − τ, goes on in the same way from (t_n + τ, q⁺, u⁺). The instant is an implicit function of
-    parameters and state. So values and first derivatives converge with the order of the scheme: two for `Rattle`, one for
-    `Moreau`. Contacts that close within the tolerance of an instant take part in its impact. What is left of a step after
-    `impacts` impacts is up to the scheme, which captures the others at its end, counted in `traj.captured`: that is how
-    sequences of ever shorter flights end. Reversals of sliding are not located.
+    parameters and state. So values and first derivatives converge with the order of the scheme: one for `Moreau`, two for
+    `Rattle`, `GGLUnified` and the two-step schemes. Contacts that close within the tolerance of an instant take part in its
+    impact. What is left of a step after `impacts` impacts is up to the scheme, which captures the others at its end, counted
+    in `traj.captured`: that is how sequences of ever shorter flights end. Reversals of sliding are not located.
 
     Main arguments:
 
-    - integrator: `Rattle`, `Moreau` or `Lobatto`
+    - integrator: `Rattle`, `Moreau`, `Lobatto`, `GGLUnified`, `EnergyTwoStep` or `EnergyQuaternionTwoStep`
     - impacts: how many are located in a step; a larger number costs memory, and time only where it is used
 
     Other arguments:
@@ -82,7 +82,10 @@ class Located:
     def __post_init__(self) -> None:
         name = type(self.integrator).__name__
         if "solve" not in inspect.signature(self.integrator.step).parameters:
-            raise TypeError(f"Located: steps of {name} cannot be divided at impacts; take Rattle, Lobatto or Moreau.")
+            raise TypeError(
+                f"Located: steps of {name} cannot be divided at impacts; take Rattle, Moreau, Lobatto, GGLUnified, "
+                "EnergyTwoStep or EnergyQuaternionTwoStep."
+            )
         restitution = getattr(self.integrator, "restitution", "newton")
         if restitution != "newton":
             raise ValueError(f'Located: {name} must have restitution="newton", got {restitution!r}.')
