@@ -110,8 +110,9 @@ def test_equal_coefficients_are_newtons_law_at_a_single_contact():
     np.testing.assert_allclose(poisson, newton, atol=1e-9)
 
 
-def test_derivatives_agree_with_differences():
-    """Of u⁺ after an impact of three coupled contacts with different e_N, in both modes."""
+@pytest.mark.parametrize("derivative", [jax.jacfwd, jax.jacrev], ids=["forward", "reverse"])
+def test_derivatives_agree_with_differences(derivative):
+    """Of u⁺ after an impact of three coupled contacts with different e_N."""
     rng = np.random.default_rng(3)
     system, W, u0 = of_random_directions(3, 1, 6), rng.normal(size=(6, 6)), rng.normal(size=6)
 
@@ -124,8 +125,7 @@ def test_derivatives_agree_with_differences():
     batch = jax.jit(jax.vmap(after))
     expected = ((batch(x + steps) - batch(x - steps)) / 2e-6).T
     assert np.max(np.abs(expected[:, 6:])) > 0.1
-    for derivative in (jax.jacfwd, jax.jacrev):
-        np.testing.assert_allclose(jax.jit(derivative(after))(x), expected, atol=1e-7)
+    np.testing.assert_allclose(jax.jit(derivative(after))(x), expected, atol=1e-7)
 
 
 @pytest.mark.parametrize("scheme", SCHEMES, ids=lambda i: type(i).__name__)
