@@ -5,7 +5,7 @@ What is asked here is exact where a problem is linear in its unknowns, and the a
 
 from __future__ import annotations
 
-import inspect
+from contextlib import ExitStack
 from typing import NamedTuple
 from unittest import mock
 
@@ -15,6 +15,10 @@ import numpy as np
 from contact_modes import planar_solution
 from jax import lax
 
+from jaxns import Moreau
+from jaxns.integrators.levels.impact_laws import solve_impact
+from jaxns.integrators.levels.statement import Statement
+from jaxns.integrators.levels.two_solves import TwoSolves
 from jaxns.solve import implicit
 from jaxns.solve.status import Status
 
@@ -109,9 +113,12 @@ def _posed(system, integrator, state, dt, tol, laws):
         return outputs, stats
 
     t, q, u, memory = state
-    own = {"solve": recorded} if "solve" in inspect.signature(integrator.step).parameters else {}
-    with mock.patch.object(implicit, "solve", recorded):
-        integrator.step(system, t, q, u, jnp.asarray(dt), memory, jnp.asarray(tol), **own)
+    with ExitStack() as patches:
+        patches.enter_context(mock.patch.object(implicit, "solve", recorded))
+        for function in (Moreau.step, TwoSolves.step, Statement.solved, solve_impact):  # where it is a default
+            defaults = tuple(recorded if value is original else value for value in function.__defaults__)
+            patches.enter_context(mock.patch.object(function, "__defaults__", defaults))
+        integrator.step(system, t, q, u, jnp.asarray(dt), memory, jnp.asarray(tol))
     laws.extend(problem.laws for problem, *_ in found)
     return [_equations(*each) for each in found]
 

@@ -86,3 +86,15 @@ def test_generalized_alpha_where_friction_lifts_a_corner(case):
     make, steps = CASES[case]
     system, q0, u0, dt = make()
     np.testing.assert_array_equal(ends(system, ns.GeneralizedAlpha(), q0, u0, dt, steps)[0], ns.Status.OK)
+
+
+def test_a_wedged_disk_stays_at_rest():
+    """Plastic impacts leave disks between the walls of a groove, where friction holds them in all directions: what a guess
+    leaves of their velocity must not drift into a position from which no percussion leads back."""
+    system, q0, u0, dt = hard_systems.groove(e=0.0)
+    run = jax.jit(jax.vmap(lambda q, u: ns.simulate(system, ns.Rattle(), q, u, dt=dt, num_steps=500)))
+    traj = run(q0[:4], u0[:4])
+    assert np.all(traj.ok)
+    np.testing.assert_allclose(traj.u[:, -1], 0.0, atol=1e-10)
+    gaps = jax.vmap(lambda t, q: system.g_N(t, q))(traj.t[:, -1], traj.q[:, -1])
+    assert np.max(np.abs(gaps)) < 1e-9

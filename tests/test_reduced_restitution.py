@@ -13,7 +13,8 @@ import pytest
 import jaxns as ns
 
 REDUCING = [
-    scheme(restitution="reduce") for scheme in (ns.Moreau, ns.Rattle, partial(ns.Lobatto, stages=2), ns.EnergyTwoStep)
+    scheme(restitution="reduce")
+    for scheme in (ns.Moreau, ns.GGLDecoupled, ns.Rattle, partial(ns.Lobatto, stages=2), ns.EnergyTwoStep)
 ]
 
 

@@ -12,6 +12,7 @@ from ..model.system import System
 from ..solve.inclusion import Solver
 from ..solve.lanes import total
 from .base import Configuration, Step, Theta, check_solver
+from .levels.impact_laws import Restitution, check_restitution
 from .levels.layout import POSITION, Layout
 from .levels.position_level import correction_velocity, covelocity, position_rows
 from .levels.statement import Here, Matrices, Statement
@@ -37,6 +38,7 @@ class GGLDecoupled:
     - tol: tolerance on gaps and constraints in metres, and on velocities relative to their size above 1 m/s;
       by default from the dtype
     - solver: how inclusions are solved: "newton", another method of `jaxns.solve_contacts`, or a `jaxns.Solver`, to compare
+    - restitution: as in `Moreau`
 
     >>> import jaxns as ns
     >>> ball = ns.models.bouncing_ball()
@@ -47,15 +49,17 @@ class GGLDecoupled:
 
     tol: float | None = None
     solver: str | Solver = "newton"
+    restitution: Restitution = "newton"
 
     def __post_init__(self) -> None:
         check_solver(self)
+        check_restitution(self)
 
     def start(self, system: System, t: Array, q: Array, u: Array, dt: Array) -> Array:
         return Moreau().start(system, t, q, u, dt)
 
     def step(self, system: System, t: Array, q: Array, u: Array, dt: Array, memory: Array, tol: Array) -> Step:
-        free = Moreau(solver=self.solver).step(system, t, q, u, dt, memory, tol)
+        free = Moreau(solver=self.solver, restitution=self.restitution).step(system, t, q, u, dt, memory, tol)
         projection = _Projection(Layout(system.rows(t, q, u), (POSITION,)), 0, None)
         theta = Theta(system, t, dt, q, u, memory, tol, more=_Free(free.q, 0.5 * (u + free.u)))
         q_end, stats = projection.solved(self.solver, theta)

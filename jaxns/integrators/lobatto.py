@@ -17,9 +17,9 @@ from ..solve.inclusion import Solver
 from ..trace.vectorise import materialise
 from .base import Configuration, Theta, law_table, velocity_unit
 from .levels import large
+from .levels.impact_laws import Restitution
 from .levels.layout import ALL, Layout
 from .levels.position_level import kinematic_rows
-from .levels.reduced import Restitution
 from .levels.statement import AnyDirections, Here, Matrices, Statement
 from .levels.two_solves import First, Second, TwoSolves, closed_at_end
 from .lobatto_stages import Tableau, Unknowns, combine, lobatto
@@ -59,8 +59,8 @@ class Lobatto(TwoSolves):
     - tol: tolerance on gaps and constraints in metres, and on velocities relative to their size above 1 m/s;
       by default from the dtype
     - solver: how inclusions are solved: "newton", another method of `jaxns.solve_contacts`, or a `jaxns.Solver`, to compare
-    - restitution: "newton"; or "reduce", which weakens e_N and e_F for impacts that have no solution, counted in
-      `traj.reduced`
+    - restitution: "newton"; "reduce", which weakens e_N and e_F for impacts that have no solution, counted in
+      `traj.reduced`; or "poisson", a law that always has a solution and never raises the energy (docs/laws.md)
 
     >>> import jaxns as ns
     >>> slope = ns.models.mass_on_slope()

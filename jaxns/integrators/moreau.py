@@ -16,7 +16,7 @@ from ..solve import dense, implicit
 from ..solve.inclusion import Solver
 from .base import Configuration, Solve, Step, Theta, check_solver, law_table
 from .levels import large, velocity_level
-from .levels.reduced import Restitution, check_restitution, solve_impact
+from .levels.impact_laws import Restitution, check_restitution, solve_impact
 
 
 @dataclass(frozen=True)
@@ -41,8 +41,8 @@ class Moreau:
 
     - tol: tolerance on the rows, relative to their size above 1 m/s; by default from the dtype
     - solver: how inclusions are solved: "newton", another method of `jaxns.solve_contacts`, or a `jaxns.Solver`, to compare
-    - restitution: "newton"; or "reduce", which weakens e_N and e_F for impacts that have no solution, counted in
-      `traj.reduced`
+    - restitution: "newton"; "reduce", which weakens e_N and e_F for impacts that have no solution, counted in
+      `traj.reduced`; or "poisson", a law that always has a solution and never raises the energy (docs/laws.md)
 
     >>> import jax.numpy as jnp
     >>> import jaxns as ns
@@ -111,5 +111,6 @@ def midpoint(theta: Theta) -> Configuration:
 def _impact(rows: Rows, theta: Theta, d: velocity_level.AnyDirections) -> velocity_level.Impact:
     system, t_M, q_M, u = midpoint(theta)
     u_free = u + theta.dt * d.accelerate(system.h(t_M, q_M, u))
-    before, mu = velocity_level.restitution(system, rows, system.velocities(t_M, q_M, u))
+    mu = velocity_level.friction(system, rows, u.dtype)
+    before = system.velocities(t_M, q_M, u)
     return velocity_level.Impact(u_free, before, mu, system.g_N(t_M, q_M) <= 0.0, theta.P_guess, theta.tol)

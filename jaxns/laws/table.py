@@ -21,10 +21,14 @@ class LawTable:
 
     Rows are ordered as [bilateral, normals of all contacts, friction]; friction rows run contact by contact within
     each group. Arrays carry any number of trailing lane axes.
+
+    A `preloaded` table has, behind the friction coefficients, a normal percussion for each contact: mu is (n_F + n_N,).
+    Friction may draw on it beside the unknown P_N: its set is that of P_N + preload.
     """
 
     n_bilateral: int
     groups: tuple[tuple[int, int, FrictionLaw], ...]  # (contacts, friction dimension, law) of each contact group
+    preloaded: bool = False
 
     @property
     def n_N(self) -> int:
@@ -56,6 +60,10 @@ class LawTable:
         first, second, third = jax.lax.split(rows, (self.n_bilateral, self.n_N, self.n_F))
         return first, second, third
 
+    def _with_preload(self, supply: Array, mu: Array) -> Array:
+        """The normal percussions (n_N,) that friction draws on."""
+        return supply + mu[self.n_F :] if self.preloaded else supply
+
     def residual(self, y: Array, P: Array, mu: Array, closed: Array) -> Array:
         """P + prox_C(y − P), row by row; zero exactly where y_i ∈ N_{C_i}(−P_i).
 
@@ -70,6 +78,7 @@ class LawTable:
         # then meets the contact with its friction, not without.
         loaded = closed & ((P_N > 0.0) | acts)
         supply = jnp.where(loaded, P_N - jax.lax.stop_gradient(jnp.minimum(P_N, 0.0)), 0.0)
+        supply = self._with_preload(supply, mu)
         for contacts, rows, d, law in self.blocks():
             if d == 0:
                 continue
@@ -108,6 +117,7 @@ class LawTable:
         else:
             supply = jnp.where(closed, sets.smoothed_positive(zeta_N, tau), 0.0)
         parts = [zeta_b, supply]
+        supply = self._with_preload(supply, mu)
         for contacts, rows, d, law in self.blocks():
             if d == 0:
                 continue
@@ -124,7 +134,7 @@ class LawTable:
         _, zeta_N, zeta_F = self.split(zeta)
         K_b, K_N, K_F = (jnp.moveaxis(part, 0, 1) for part in self.split(jnp.moveaxis(K, 1, 0)))
         loaded = closed & (zeta_N >= 0.0)
-        supply = jnp.where(loaded, zeta_N, 0.0)
+        supply = self._with_preload(jnp.where(loaded, zeta_N, 0.0), mu)
         normals, friction = [], []
         for contacts, rows, d, law in self.blocks():
             normal = K_N[:, contacts]
@@ -159,7 +169,8 @@ class LawTable:
     def scale_mu(self, mu: Array, r: Array) -> Array:
         """Friction coefficients between scaled percussions P̂ = P/√r: ‖P_F‖ ≤ μ P_N reads ‖P̂_F‖ ≤ μ √(r_N/r_F) P̂_N."""
         _, r_N, r_F = self.split(r)
-        return mu * jnp.sqrt(self.spread(r_N) / r_F)
+        friction = mu[: self.n_F] * jnp.sqrt(self.spread(r_N) / r_F)
+        return jnp.concatenate([friction, mu[self.n_F :] / jnp.sqrt(r_N)]) if self.preloaded else friction
 
     def spread(self, values: Array) -> Array:
         """Values of the contacts (n_N,) on the friction rows (n_F,)."""

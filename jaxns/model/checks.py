@@ -224,7 +224,8 @@ def check_restitution(system: System, rows: Rows, values: InitialValues, t: Any,
         i, j = np.argwhere(differ)[0]
         warnings.warn(
             f"coupled contacts have different restitution coefficients ({e[i]:g} and {e[j]:g}): Newton's impact law can "
-            "then raise the energy, as in ns.models.sprag_clutch. Equal ones are safe; check=False leaves out this check.",
+            'then raise the energy, as in ns.models.sprag_clutch. Equal ones are safe, and so is restitution="poisson" of '
+            "most time-stepping schemes; check=False leaves out this check.",
             stacklevel=3,
         )
 

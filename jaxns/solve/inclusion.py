@@ -104,6 +104,17 @@ class Stats(NamedTuple):
     row: Array  # () int, the row of y with that residual, −1 for a smooth equation
 
 
+def worse(first: Stats, second: Stats) -> Stats:
+    """The worse of two solves, with the iterations of both."""
+    bad = second.status > first.status
+    return Stats(
+        jnp.where(bad, second.status, first.status),
+        first.iterations + second.iterations,
+        jnp.maximum(first.residual, second.residual),
+        jnp.where(bad, second.row, first.row),
+    )
+
+
 @dataclass(frozen=True)
 class Problem:
     """One inclusion problem as pure functions.

@@ -14,6 +14,10 @@ where bilateral rows have A = 1. The proximal term ρ vanishes with the residual
 most solves are done, and those that are not may have redundant contacts with friction, where the Jacobian without it is
 singular. The natural residual alone decides whether a solve has converged.
 
+A guess must be better than the tolerance to be a solution: from step to step of a body at rest, guesses at the edge of it
+would keep one small velocity, and the drift of positions in time would wedge it in directions that friction holds, where no
+percussion brings it back.
+
 Where STEPS steps do not suffice, the problem is linearised at the guess and solved by its smoothed path (`path`), again and
 again; lane by lane, so that no other lane waits. All other methods have linearisations only, of all lanes at once.
 
@@ -38,6 +42,7 @@ if TYPE_CHECKING:
     from .inclusion import Problem
 
 STEPS = 8
+GUESS = 0.1  # share of the tolerance within which a guess is a solution
 PROXIMAL_FROM = 2  # steps without the proximal term: exact where the guess has the right piece of every law
 LINEARISATIONS = 50
 RESTARTS, LONG = 24, 30  # of a nonlinear problem, and Newton's steps for each
@@ -82,7 +87,7 @@ def solve(problem: Problem, lift: Lift, data: Any) -> Result:
         x = jnp.concatenate([it.z, it.P])
         at = evaluate(x)
         go, finite = unfinished(it), jnp.isfinite(at.error)
-        on = go & (at.error > 1.0)
+        on = go & (at.error > jnp.where(it.turn < 1, GUESS, 1.0))
         first, linear = it.turn < 0, (it.turn > STEPS) & (it.attempt == 0)
         back = ~linear & ((it.turn == jnp.where(it.attempt == 0, STEPS, LONG)) | ~finite)
         zeta = jnp.where(first, it.P - at.y, it.zeta)
@@ -111,7 +116,7 @@ def solve(problem: Problem, lift: Lift, data: Any) -> Result:
             P=jnp.where(on, new_P, it.P),
             turn=jnp.where(on, turn, it.turn),
             iterations=iterations,
-            error=jnp.where(go, at.error, it.error),
+            error=jnp.where(on, jnp.maximum(at.error, 2.0), jnp.where(go, at.error, it.error)),  # above one: not yet
             row=jnp.where(go, at.row, it.row),
             ray=it.ray | (on & step.ray),
             attempt=it.attempt + again,

@@ -20,7 +20,7 @@ from ...solve import implicit
 from ...solve.inclusion import Solver
 from ..base import Configuration, Solve, Step, Theta, check_solver, law_table
 from ..levels import velocity_level
-from ..levels.reduced import Restitution, check_restitution, solve_impact
+from ..levels.impact_laws import Restitution, check_restitution, solve_impact
 from ..levels.statement import AnyDirections
 from .impact_free import End, Form, ImpactFree, closed
 
@@ -101,8 +101,8 @@ def _begin(theta: Theta) -> Configuration:
 
 def _impact(rows: Rows, theta: Theta, d: AnyDirections) -> velocity_level.Impact:
     system, t, _, q, u, guess, tol, _ = theta
-    before, mu = velocity_level.restitution(system, rows, system.velocities(t, q, u))
-    return velocity_level.Impact(u, before, mu, closed(theta), guess, tol)
+    mu = velocity_level.friction(system, rows, u.dtype)
+    return velocity_level.Impact(u, system.velocities(t, q, u), mu, closed(theta), guess, tol)
 
 
 def decomposed(integrator: Any, system: System, t: Array, q: Array, u: Array) -> Form:

@@ -31,8 +31,8 @@ class EnergyTwoStep(TwoStep):
     - sticking: friction in the impact-free step by Wᵀ(q^E − q^B) ("consistent"), which lets the velocity of a sticking
       contact oscillate, or by the velocity γ_F(u^E) as in Moreau's rule ("moreau"), which gives up consistency there
     - midpoint: as in `EnergyDecomposedMass`
-    - restitution: "newton"; or "reduce", which weakens e_N and e_F for impacts that have no solution, counted in
-      `traj.reduced`
+    - restitution: "newton"; "reduce", which weakens e_N and e_F for impacts that have no solution, counted in
+      `traj.reduced`; or "poisson", a law that always has a solution and never raises the energy (docs/laws.md)
     - normals, damping, tol, solver: as in `EnergyConstantMass`
 
     >>> import jaxns as ns

@@ -15,7 +15,7 @@ from jax import Array
 
 from ...laws.table import LawTable
 from ...model.system import Rows
-from ...solve.inclusion import Root, Stats
+from ...solve.inclusion import Root, Stats, worse
 from ...solve.status import Status
 from ...solve.worklist import until_done
 from ...trace.vectorise import stored
@@ -24,7 +24,7 @@ from ..levels.acceleration_level import NO_SLIP, Mode, Motion, acceleration_rows
 from ..moreau import Moreau
 from . import events, search
 from .events import EventKind, Point
-from .meeting import After, Encounter, Meeting, choose, kinds, only_if, worse
+from .meeting import After, Encounter, Meeting, choose, kinds, only_if
 from .runge_kutta import SmoothStep
 from .state import Effort, Instants, Log, Memory, Moved, Outcome, Settings, Slot, Start, Theta
 

@@ -116,7 +116,7 @@ class Meeting:
         mode = self._mode(u, v, force, contacts)
         rests = self._rebound_too_slow()
         u, P, _, before, after = self._settled(u, P, mode)
-        return After(u, P, mode, before, after, rests, worse(impact_stats, decision_stats), roots)
+        return After(u, P, mode, before, after, rests, inclusion.worse(impact_stats, decision_stats), roots)
 
     def again(self, mode: Mode, roots: inclusion.Root) -> Again:
         """The same event once more, from its roots: for derivatives with respect to the state before it."""
@@ -224,17 +224,6 @@ def kinds(laws: LawTable, old: Mode, event: Encounter, result: After, tol: Array
         (turned, EventKind.REVERSE),
     ]
     return jnp.select([c for c, _ in cases], [int(k) for _, k in cases], int(EventKind.NONE))
-
-
-def worse(first: inclusion.Stats, second: inclusion.Stats) -> inclusion.Stats:
-    """The worse of two solves, with the iterations of both."""
-    bad = second.status > first.status
-    return inclusion.Stats(
-        jnp.where(bad, second.status, first.status),
-        first.iterations + second.iterations,
-        jnp.maximum(first.residual, second.residual),
-        jnp.where(bad, second.row, first.row),
-    )
 
 
 def only_if(happens: Array, event: Callable[[], Any]) -> Any:

@@ -24,8 +24,8 @@ from ...trace.vectorise import materialise
 from ..base import Configuration, Solve, Step, Theta, check_solver, law_table
 from . import large, velocity_level
 from .guesses import Memory
+from .impact_laws import Restitution, check_restitution, solve_impact
 from .layout import Layout
-from .reduced import Restitution, check_restitution, solve_impact
 from .statement import AnyDirections, Here, Statement
 
 
@@ -111,6 +111,6 @@ def _end(second: Second) -> Configuration:
 
 def _impact(scheme: TwoSolves, rows: Rows, second: Second, d: AnyDirections) -> velocity_level.Impact:
     step, first = second
-    before, mu = velocity_level.restitution(step.system, rows, first.velocities)
+    mu = velocity_level.friction(step.system, rows, first.velocities.dtype)
     u_free = materialise(scheme.free_velocity(second, d))
-    return velocity_level.Impact(u_free, before, mu, first.closed, step.P_guess, step.tol)
+    return velocity_level.Impact(u_free, first.velocities, mu, first.closed, step.P_guess, step.tol)

@@ -32,7 +32,7 @@ class Impact(NamedTuple):
 
     u_free: Array  # (nu,) velocity at P = 0
     before: Array  # (n,) the terms (0, 0, e_N ġ_N⁻, e_F γ_F⁻) of ξ
-    mu: Array  # (n_F,)
+    mu: Array  # (n_F,), or what else the laws want
     closed: Array  # (n_N,) bool
     P_guess: Array  # (n,)
     tol: Array
@@ -131,9 +131,18 @@ def _scaling(r: Array, c: Array, impact: Impact) -> Scaling:
 
 def restitution(system: System, rows: Rows, velocities: Array) -> tuple[Array, Array]:
     """The terms (0, 0, e_N ġ_N⁻, e_F γ_F⁻) of ξ from the pre-impact rows (ġ, γ, ġ_N, γ_F), and mu (n_F,)."""
-    e_N, e_F, mu = system.coefficients(rows, velocities.dtype)
-    factors = jnp.concatenate([jnp.zeros((rows.n_bilateral,), velocities.dtype), e_N, e_F])
-    return factors * velocities, mu
+    return restitution_factors(system, rows, velocities.dtype) * velocities, friction(system, rows, velocities.dtype)
+
+
+def restitution_factors(system: System, rows: Rows, dtype: Any) -> Array:
+    """(0, 0, e_N, e_F), one for each row (n,)."""
+    e_N, e_F, _ = system.coefficients(rows, dtype)
+    return jnp.concatenate([jnp.zeros((rows.n_bilateral,), dtype), e_N, e_F])
+
+
+def friction(system: System, rows: Rows, dtype: Any) -> Array:
+    """mu (n_F,)."""
+    return system.coefficients(rows, dtype)[2]
 
 
 def _guess(data: _Matrices) -> tuple[Array, Array]:

@@ -17,7 +17,7 @@ from ...solve.status import Status
 from ...solve.worklist import until_done
 from ..base import Step, velocity_unit
 from ..event_driven import search
-from ..event_driven.meeting import choose, only_if, worse
+from ..event_driven.meeting import choose, only_if
 from .parts import Acting, Parts, Place, Roots, Theta
 
 MOST_TRIALS = 12  # for one instant
@@ -252,7 +252,7 @@ class DividedStep:
     def _stats(self, s: _State, trial: _Trial, impact: _Impact, on_time: Array) -> tuple[inclusion.Stats, ...]:
         """Those of the last trial, with the iterations of all of them."""
         last = trial.step.solves[-1]
-        solves = (*trial.step.solves[:-1], choose(on_time, worse(last, impact.stats), last))
+        solves = (*trial.step.solves[:-1], choose(on_time, inclusion.worse(last, impact.stats), last))
         past = s.outcome[-1]
         return tuple(
             new._replace(iterations=old.iterations + new.iterations) for new, old in zip(solves, past, strict=True)
