@@ -51,8 +51,8 @@ class Located:
     and what is left of it, Δt − τ, goes on in the same way from (t_n + τ, q⁺, u⁺). The instant is an implicit function of
     parameters and state. So values and first derivatives converge with the order of the scheme: one for `Moreau`, two for
     `Rattle`, `GGLUnified` and the two-step schemes. Contacts that close within the tolerance of an instant take part in its
-    impact. What is left of a step after `impacts` impacts is up to the scheme, which captures the others at its end, counted
-    in `traj.captured`: that is how sequences of ever shorter flights end. Reversals of sliding are not located.
+    impact. What is left of a step after `impacts` impacts is up to the scheme, which captures the others at its end
+    (`traj.captured` counts them): that is how sequences of ever shorter flights end. Reversals of sliding are not located.
 
     Main arguments:
 
