@@ -18,6 +18,7 @@ from jax import Array, lax
 from jax.ad_checkpoint import checkpoint_name
 from jax.extend import core
 
+from . import sines
 from .flat import Instruction, flatten
 from .primitives import COSTLY, ELEMENTWISE, reads_traces
 
@@ -191,7 +192,9 @@ def _apply(instruction: Instruction, inputs: list[_Value], size: int | None) -> 
 def _by_rule(instruction: Instruction, inputs: list[_Value], size: int) -> list[Array] | None:
     """The results of an operation with a rule, if they are what the trace promises."""
     name = instruction.primitive.name
-    if name in ELEMENTWISE:
+    if name in _SINES and instruction.results[0].dtype == jnp.float64 and jax.default_backend() == "cpu":
+        results: Any = _SINES[name](inputs[0][0])
+    elif name in ELEMENTWISE:
         rank = max(jnp.ndim(v) - laned for v, laned in inputs)
         results = instruction.primitive.bind(*(_align(v, rank, size) for v in inputs), **instruction.params)
     elif name in _RULES:
@@ -273,6 +276,7 @@ def _same_parameters(equation: Any, inputs: list[Array], size: int) -> Any:
     return equation.primitive.bind(*inputs, **equation.params)
 
 
+_SINES = {"sin": sines.sin, "cos": sines.cos}
 _RULES: dict[str, Callable[[Any, list[Array], int], Any]] = {
     "dot_general": _dot_general,
     "broadcast_in_dim": _broadcast_in_dim,
