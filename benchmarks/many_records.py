@@ -22,8 +22,8 @@ import numpy as np
 import jaxns as ns
 from measured_bodies import SQUARE_PARAMS, SQUARE_SYSTEM
 
-RATE, ROWS = 250.0, 31
-TRUTH = {"e_N": 0.45, "mu": 0.1, "inertia": 1.0}
+RATE, ROWS = 250.0, 51
+TRUTH = {"e_N": 0.45, "mu": 0.2, "inertia": 1.0}
 GUESS = {"e_N": 0.4, "mu": 0.15, "inertia": 0.9}
 BOUNDS = {"e_N": (0.0, 1.0), "mu": (0.0, 1.0), "inertia": (0.3, 3.0)}
 NOISE = np.array([2e-3, 2e-3, 0.02])
@@ -40,14 +40,14 @@ def predictor(integrator: Any, every: int) -> Any:
     return predict
 
 
-EVENT = predictor(ns.EventDriven(max_steps=30, max_events=4), 1)
+EVENT = predictor(ns.EventDriven(max_steps=30, max_events=6), 1)
 RATTLE = predictor(ns.Rattle(), 8)
 
 
 def drops(count: int, rng: np.random.Generator) -> dict[str, Any]:
     """Initial states of throws that touch the ground once or twice."""
     q = np.stack([np.zeros(count), rng.uniform(0.1, 0.13, count), rng.uniform(-np.pi, np.pi, count)], axis=1)
-    u = np.stack([rng.normal(0.5, 0.2, count), rng.normal(-1.6, 0.2, count), rng.normal(0.0, 4.0, count)], axis=1)
+    u = np.stack([rng.normal(1.0, 0.3, count), rng.normal(-2.0, 0.2, count), rng.normal(0.0, 8.0, count)], axis=1)
     return {"q": jnp.asarray(q), "u": jnp.asarray(u)}
 
 

@@ -88,7 +88,7 @@ def fitted(name: str, poses: np.ndarray, left_out: np.ndarray, num_iters: int) -
     weights[:KNOWN] = 0.0
     fit = ns.identify_records(
         predictor(name, ROWS), records, shared=e.guess, bounds=e.bounds, loss="cauchy", weights={"poses": weights},
-        residual=residual(name), test=left_out if left_out.any() else None, derivatives="differences", step=0.03,
+        residual=residual(name), test=left_out if left_out.any() else None, derivatives="differences", step=e.step,
         num_iters=num_iters, tol=1e-4, progress=True,
     )  # fmt: skip
     print(f"{name}:\n   " + str(fit).replace("\n", "\n   "), flush=True)

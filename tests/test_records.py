@@ -49,12 +49,14 @@ def test_eliminated_step_is_that_of_the_whole_matrix(rng):
     own, damping = np.array([0.1, 1.0, 0.01, 3.0]), 0.3
     R = arrow.triangles(J, r)
     step = arrow.step(R, k, own, damping)
-    D_o, D_s = np.linalg.norm(J[:, :, :k], axis=1), np.linalg.norm(J[:, :, k:], axis=(0, 1))
+    D_o = np.linalg.norm(J[:, :, :k], axis=1)
     A, b = np.zeros((count * (n + k) + m, count * k + m)), np.zeros(count * (n + k) + m)
     for i in range(count):
         rows, columns = slice(i * n, (i + 1) * n), slice(i * k, (i + 1) * k)
         A[rows, columns], A[rows, count * k :], b[rows] = J[i, :, :k], J[i, :, k:], -r[i]
         A[count * n + i * k : count * n + (i + 1) * k, columns] = np.sqrt(own[i]) * np.diag(D_o[i])
+    follow = np.linalg.lstsq(A[:, : count * k], A[:, count * k :], rcond=None)[0]  # own ones, where shared ones move
+    D_s = np.linalg.norm(A[:, count * k :] - A[:, : count * k] @ follow, axis=0)
     A[-m:, -m:] = np.sqrt(damping) * np.diag(D_s)
     whole = np.linalg.lstsq(A, b, rcond=None)[0]
     np.testing.assert_allclose(step.own.ravel(), whole[: count * k], rtol=1e-10)
