@@ -3,8 +3,10 @@
     python benchmarks/many_records.py [scaling] [bound] [repetitions] [--first K] [--repeats R]
 
 `repetitions`: 100 drops with 2 mm and 0.02 rad of noise and 5 % gross outliers, e_N, μ and the inertia shared, initial
-states own, event-driven prediction, "cauchy" loss; how far from the truth, and how often within two stated errors. Each
-repetition has its own seed and is stored when it ends, so `--first` goes on with a run that was stopped.
+states own, "cauchy" loss; how far from the truth, and how often within two stated errors. Records come from EventDriven,
+predictions from Located(Rattle()), which takes a thirteenth of the time and differs by less than 1e-6, with derivatives by
+narrow differences. Each repetition has its own seed and is stored when it ends, so `--first` goes on with a run that was
+stopped.
 
 `bound`: Cramér and Rao's bound of the standard errors, for these drops without outliers. The drops were chosen by it,
 before any fit: with μ = 0.1, falls of 1.6 m/s, 0.5 m/s along the ground and 31 rows it is 0.24, 1.2 and 0.35 % (e_N, μ,
@@ -49,6 +51,7 @@ def predictor(integrator: Any, every: int) -> Any:
 
 
 EVENT = predictor(ns.EventDriven(max_steps=30, max_events=6), 1)
+LOCATED = predictor(ns.Located(ns.Rattle(), impacts=3), 1)
 RATTLE = predictor(ns.Rattle(), 8)
 CLEAN = jax.jit(jax.vmap(lambda own: EVENT(TRUTH, own, None)))
 STORE = Path(__file__).parent / "results" / "many_records_repetitions.json"

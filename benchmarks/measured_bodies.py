@@ -33,6 +33,7 @@ class Experiment(NamedTuple):
     every: int  # steps per row
     guess: dict[str, float]
     bounds: dict[str, tuple[float, float]]
+    wide: dict[str, tuple[float, float]]  # ranges in which better guesses are drawn
     scale: np.ndarray  # what one unit of each residual column is worth
     step: float  # of differences: chaotic records want a wider look past the jumps of their loss
     system: ns.System
@@ -315,18 +316,27 @@ SHAPE = dict(
     cz=(-0.01, 0.01),
 )
 HINGE = dict(inertia_x=(0.2, 4.0), inertia=(0.2, 4.0), offset=(0.0, 0.06), box=(0.02, 0.05), damping=(0.0, 0.01))
+DRAWN = dict(
+    e_N=(0.0, 0.5),
+    e_F=(0.0, 0.8),
+    mu=(0.05, 0.3),
+    inertia_x=(0.5, 3.0),
+    inertia=(0.5, 2.0),
+    offset=(0.02, 0.04),
+    damping=(0.0, 3e-3),
+)
 EXPERIMENTS = {
     "square": Experiment(
         "square", 250.0, 8, {k: v for k, v in SQUARE_PARAMS.items() if k != "gravity"},
-        {k: v for k, v in FLAT.items() if k != "gravity"} | SHAPE,
+        {k: v for k, v in FLAT.items() if k != "gravity"} | SHAPE, {},
         np.array([5e-3, 5e-3, 0.1]), 0.03, SQUARE_SYSTEM, _square_run, _difference,
     ),
     "cube": Experiment(
-        "cube", 148.0, 8, dict(CUBE_PARAMS), FLAT | TILT | dict(side=(0.095, 0.115), inertia=(0.5, 2.0)),
-        np.array([5e-3] * 3 + [0.1] * 3), 0.03, CUBE_SYSTEM, _box_run, _pose,
+        "cube", 148.0, 8, CUBE_PARAMS | dict(e_N=0.2, e_F=0.3, inertia=1.3), FLAT | TILT | dict(side=(0.095, 0.115), inertia=(0.5, 2.0)), {},
+        np.array([5e-3] * 3 + [0.1] * 3), 0.1, CUBE_SYSTEM, _box_run, _pose,
     ),
     "elbow": Experiment(
-        "elbow", 148.0, 4, dict(ELBOW_PARAMS, inertia_x=2.0, inertia=1.6, damping=1e-3), FLAT | TILT | HINGE,
+        "elbow", 148.0, 4, dict(ELBOW_PARAMS, inertia_x=2.0, inertia=1.6, damping=1e-3), FLAT | TILT | HINGE, DRAWN,
         np.array([5e-3] * 3 + [0.1] * 4), 0.1, ELBOW_SYSTEM, _box_run, _elbow_pose,
     ),
 }  # fmt: skip
