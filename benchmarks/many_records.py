@@ -116,7 +116,7 @@ def repetition(turn: int, count: int = 100) -> dict[str, Any]:
     guess = {k: v + s * rng.standard_normal(v.shape) for (k, v), s in zip(own.items(), (1e-3, 0.05), strict=True)}
     begin = time.perf_counter(), time.process_time()
     fit = ns.identify_records(
-        EVENT,
+        LOCATED,
         data,
         shared=GUESS,
         own=guess,
@@ -125,6 +125,8 @@ def repetition(turn: int, count: int = 100) -> dict[str, Any]:
         loss="cauchy",
         num_iters=40,
         tol=1e-4,
+        derivatives="differences",
+        step=1e-4,
     )
     seconds = time.perf_counter() - begin[0], time.process_time() - begin[1]
     print(f"{turn}: {seconds[0]:.0f} s, {seconds[1]:.0f} of a processor; " + str(fit).replace("\n", "; "), flush=True)
