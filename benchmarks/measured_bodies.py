@@ -332,7 +332,8 @@ EXPERIMENTS = {
         np.array([5e-3, 5e-3, 0.1]), 0.03, SQUARE_SYSTEM, _square_run, _difference,
     ),
     "cube": Experiment(
-        "cube", 148.0, 8, CUBE_PARAMS | dict(e_N=0.2, e_F=0.3, inertia=1.3), FLAT | TILT | dict(side=(0.095, 0.115), inertia=(0.5, 2.0)), {},
+        "cube", 148.0, 8, CUBE_PARAMS | dict(e_N=0.2, e_F=0.3, inertia=1.3),
+        FLAT | TILT | dict(side=(0.095, 0.115), inertia=(0.5, 2.0)), {},
         np.array([5e-3] * 3 + [0.1] * 3), 0.1, CUBE_SYSTEM, _box_run, _pose,
     ),
     "elbow": Experiment(

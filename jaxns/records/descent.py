@@ -23,8 +23,8 @@ TRIES = 5  # dampings of one joint step, each larger by twice the factor of the 
 REPAIRS = 1  # own steps of a record that a joint step made worse
 DRAWS = 4  # other own parameters that such a record tries
 RESCUE = 3  # joint steps after which records far worse than most try other own parameters
-CONCENTRATE = 2  # steps of the better half
-RETURN = 4  # steps of the others, from their guesses
+CONCENTRATE = 4  # steps of the better half
+RETURN = 8  # steps of all records, from their guesses
 
 
 @dataclass
@@ -207,8 +207,8 @@ def _restart(evaluator: Evaluator, state: State, tol: float) -> bool:
 
     While shared parameters are wrong, own ones bend to hide it, and may end beyond a jump of the loss, where another order
     of impacts fits nearly as well. Enough such records hold the shared parameters where they are, and no step leads back.
-    But they fit worse than the others: without them the shared parameters move on, and then they find back from their
-    guesses (least trimmed squares, with one step of concentration).
+    But most of them fit worse than the others: without them the shared parameters move on (least trimmed squares), and then
+    all records begin again from their guesses, as some of the better half sit beyond a jump, too; each keeps what is best.
     """
     before = state.losses()
     fine = np.isfinite(before)
@@ -221,15 +221,14 @@ def _restart(evaluator: Evaluator, state: State, tol: float) -> bool:
     )  # fmt: skip
     for _ in range(CONCENTRATE):
         joint_step(evaluator, half, tol)
-    own = np.where(worse[:, None], state.guess, half.own)
-    damping = np.where(worse, FIRST_DAMPING, half.damping_own)
-    again = replace(
-        half, own=own, values=evaluator(own, half.shared, slopes=False), weights=state.weights, damping_own=damping
-    )
-    own_steps(evaluator, again, RETURN, np.flatnonzero(worse))
-    _try_others(evaluator, again, np.flatnonzero(worse), state.own[None])
+    values = evaluator(state.guess, half.shared, slopes=False)
+    again = replace(half, own=state.guess.copy(), values=values, weights=state.weights)
+    again.damping_own = np.full(len(before), FIRST_DAMPING)
+    everyone = np.arange(len(before))
+    own_steps(evaluator, again, RETURN, everyone)
+    _try_others(evaluator, again, everyone, np.stack([state.own, half.own]))
     joint_step(evaluator, again, tol)
-    if _gain(before, again.losses(), float(np.sum(before[fine]))) <= 1e-3:
+    if _gain(before, again.losses(), float(np.sum(before[fine]))) <= tol:
         return False
     state.own, state.shared, state.values = again.own, again.shared, again.values
     state.damping, state.damping_own = again.damping, again.damping_own
