@@ -87,7 +87,7 @@ def compare(name: str, folder: Path, count: int | None, num_iters: int) -> dict[
         fit = ns.identify_records(
             predictor(f"{name}, {law}", ROWS), {"poses": poses[:, :ROWS], "q0": q0, "u0": u0}, shared=guess,
             bounds={k: e.bounds[k] for k in guess if k in e.bounds}, loss="cauchy", weights={"poses": weights},
-            residual=residual(name), test=left_out, derivatives="differences", step=0.03, num_iters=num_iters, tol=1e-4,
+            residual=residual(name), test=left_out, derivatives="differences", step=e.step, num_iters=num_iters, tol=1e-4,
         )  # fmt: skip
         start = start or dict(fit.shared)
         assert fit.test is not None

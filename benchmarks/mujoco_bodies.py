@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import mujoco
 import mujoco.rollout
 import numpy as np
-from measured_bodies import EXPERIMENTS, HINGE_1, KNOWN, LINK, SQUARE, residual
+from measured_bodies import EXPERIMENTS, HINGE_1, KNOWN, LINK, MASS, SQUARE, residual
 from scipy.optimize import least_squares
 
 SUBSTEPS = 20  # per row: MuJoCo's contact springs want small steps
@@ -68,12 +68,16 @@ def model_of(name: str, p: dict[str, float]) -> Any:
     model.geom_quat[0] = np.cos(half), np.sin(half) * y / steepness, -np.sin(half) * x / steepness, 0.0
     if "side" in p:
         model.geom_size[1] = 0.5 * p["side"]
-    inertia = {"square": SQUARE**2 / 6.0, "cube": 8.1e-4, "elbow": 6.167e-4}[name]
-    model.body_inertia[1:] = inertia * p["inertia"]
+    if name != "elbow":
+        model.body_inertia[1:] = {"square": SQUARE**2 / 6.0, "cube": 8.1e-4}[name] * p["inertia"]
     if name == "square":
         model.body_ipos[1] = p["cx"], 0.0, p["cz"]
     if name == "elbow":
+        square = LINK**2
+        box = MASS / 12.0 * (np.sum(square) - square)
+        model.body_inertia[1:] = box * np.array([p["inertia_x"], p["inertia"], p["inertia"]])
         model.body_ipos[2, 0] = p["offset"]
+        model.geom_pos[2, 0] = p["box"]
         model.dof_damping[-1] = p["damping_hinge"]
     mujoco.mj_setConst(model, mujoco.MjData(model))
     return model

@@ -79,6 +79,22 @@ def constant_velocity(name: str, q: np.ndarray, u: np.ndarray, rows: int) -> np.
     return out
 
 
+def drawn(name: str, records: dict[str, np.ndarray], count: int = 128) -> dict[str, float]:
+    """The best of some random guesses, by the loss of some records: that of the elbow has many minima."""
+    e, rng = EXPERIMENTS[name], np.random.default_rng(0)
+    some = {k: jnp.asarray(v[:64]) for k, v in records.items()}
+    draws = [e.guess | {k: float(rng.uniform(*ends)) for k, ends in e.wide.items()} for _ in range(count)]
+
+    @jax.jit
+    def loss(shared: Any) -> Any:
+        poses = jax.vmap(lambda r: predictor(name, ROWS)(shared, {}, r)["poses"])(some)
+        r = jax.vmap(e.residual)(poses, some["poses"])[:, KNOWN:] / e.scale
+        return jnp.nanmean(jnp.log1p(r**2))
+
+    losses = [float(loss({k: jnp.asarray(v) for k, v in draw.items()})) for draw in [e.guess, *draws]]
+    return [e.guess, *draws][int(np.nanargmin(losses))]
+
+
 def fitted(name: str, poses: np.ndarray, left_out: np.ndarray, num_iters: int) -> ns.RecordsFit:
     """Shared parameters from the first rows of the records that are not left out."""
     e = EXPERIMENTS[name]
@@ -86,9 +102,10 @@ def fitted(name: str, poses: np.ndarray, left_out: np.ndarray, num_iters: int) -
     records = {"poses": poses[:, :ROWS], "q0": q0, "u0": u0}
     weights = np.tile(1.0 / e.scale**2, (ROWS, 1))
     weights[:KNOWN] = 0.0
+    guess = drawn(name, {k: v[~left_out] for k, v in records.items()}) if e.wide else e.guess
     fit = ns.identify_records(
-        predictor(name, ROWS), records, shared=e.guess, bounds=e.bounds, loss="cauchy", weights={"poses": weights},
-        residual=residual(name), test=left_out if left_out.any() else None, derivatives="differences", step=0.03,
+        predictor(name, ROWS), records, shared=guess, bounds=e.bounds, loss="cauchy", weights={"poses": weights},
+        residual=residual(name), test=left_out if left_out.any() else None, derivatives="differences", step=e.step,
         num_iters=num_iters, tol=1e-4, progress=True,
     )  # fmt: skip
     print(f"{name}:\n   " + str(fit).replace("\n", "\n   "), flush=True)

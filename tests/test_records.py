@@ -49,12 +49,14 @@ def test_eliminated_step_is_that_of_the_whole_matrix(rng):
     own, damping = np.array([0.1, 1.0, 0.01, 3.0]), 0.3
     R = arrow.triangles(J, r)
     step = arrow.step(R, k, own, damping)
-    D_o, D_s = np.linalg.norm(J[:, :, :k], axis=1), np.linalg.norm(J[:, :, k:], axis=(0, 1))
+    D_o = np.linalg.norm(J[:, :, :k], axis=1)
     A, b = np.zeros((count * (n + k) + m, count * k + m)), np.zeros(count * (n + k) + m)
     for i in range(count):
         rows, columns = slice(i * n, (i + 1) * n), slice(i * k, (i + 1) * k)
         A[rows, columns], A[rows, count * k :], b[rows] = J[i, :, :k], J[i, :, k:], -r[i]
         A[count * n + i * k : count * n + (i + 1) * k, columns] = np.sqrt(own[i]) * np.diag(D_o[i])
+    follow = np.linalg.lstsq(A[:, : count * k], A[:, count * k :], rcond=None)[0]  # own ones, where shared ones move
+    D_s = np.linalg.norm(A[:, count * k :] - A[:, : count * k] @ follow, axis=0)
     A[-m:, -m:] = np.sqrt(damping) * np.diag(D_s)
     whole = np.linalg.lstsq(A, b, rcond=None)[0]
     np.testing.assert_allclose(step.own.ravel(), whole[: count * k], rtol=1e-10)
@@ -199,7 +201,7 @@ def test_intervals_cover_the_truth_as_often_as_they_say(loss):
         low, high = fit.intervals()["g"]
         inside += low <= 9.81 <= high
         inside_plain += abs(float(fit.shared["g"]) - 9.81) <= 1.96 * np.sqrt(fit.covariance_plain[0, 0])
-    assert 0.90 <= inside / count <= 0.985
+    assert 0.90 <= inside / count <= 0.98
     assert inside_plain / count < 0.85
 
 
@@ -283,6 +285,32 @@ def test_records_left_out_are_predicted_from_their_first_rows(rng):
     np.testing.assert_allclose(other.own["h"], fit.own["h"], rtol=1e-12)
     assert other.test.rms[0] > 0.9
     assert np.argmax(other.test.rms) == 0
+
+
+def test_an_outlier_in_the_first_rows_of_a_record_left_out_is_an_outlier(rng):
+    """A gross error among the ten rows that give the start: squares would follow it, the loss of the fit does not."""
+    records = records_of(rng, noise=0.001)
+    records[::4, 7] += 1.0
+    fit = fit_of(records, loss="cauchy", test=np.arange(0, N, 4), test_rows=10)
+    np.testing.assert_allclose(fit.own["h"][::4], HEIGHTS[::4], atol=0.005)
+    assert np.max(fit.test.rms) < 0.02  # half a meter and more with squares
+
+
+def test_a_loss_with_teeth_does_not_stop_the_fit():
+    """Jumps of a scheme that loses instants: damping must grow at once, and the fit must know that it is at its end."""
+
+    def jagged(shared, own, record):
+        g = shared["g"] + 0.3 * jnp.sin(40.0 * (shared["g"] + record[0]))
+        return record[0] + own["v"] * T - 0.5 * g * T**2
+
+    options = {"shared": {"g": 5.0}, "own": {"v": np.zeros(N)}, "derivatives": "differences", "step": 0.05, "tol": 1e-4}
+    for seed in range(3):
+        records = records_of(np.random.default_rng(seed), noise=0.001)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # teeth are no noise, and the fit says so
+            fit = ns.identify_records(jagged, records, **options)
+        assert fit.converged
+        assert abs(fit.shared["g"] - 9.81) < 0.05
 
 
 def test_records_that_fail_are_named_and_disturb_no_other(rng):
@@ -479,6 +507,8 @@ def test_command_line_fits_a_folder(rng, tmp_path, capsys):
         ("time [ms];height [mm]\n1;2\n2;x\n", r"drop.csv: line 3, column 'height \[mm\]'"),
         ("time [ms];height [mm]\n1;2\n\n2;3;4\n", r"drop.csv: line 4 has 3 fields"),
         ("time [ms];height [furlong]\n1;2\n2;3\n", r"drop.csv: line 1: unknown unit 'furlong'"),
+        ("time [mm];height [mm]\n1;2\n2;3\n", r"drop.csv: line 1: 'mm' of column 'time' is no unit of time"),
+        ("time [ms];height [mm/s]\n1;2\n2;3\n", r"line 1: 'mm/s' of column 'height' is no unit of a coordinate \(q2\)"),
         ("time [ms]\theight [mm]\n2\t2\n1\t3\n", r"drop.csv: line 3: the time column"),
         ("height [mm]\n2\n3\n", r"drop.csv: there is no time column"),
     ],

@@ -19,6 +19,7 @@ from .identify import choose_columns, parse_bounds
 
 UNITS = {"m": 1.0, "cm": 1e-2, "mm": 1e-3, "s": 1.0, "ms": 1e-3, "rad": 1.0, "deg": np.pi / 180.0}
 UNITS |= {f"{unit}/s": factor for unit, factor in UNITS.items() if unit not in ("s", "ms")}
+KINDS = {"t": "time", "q": "a coordinate", "u": "a velocity"}
 
 
 def parse_map(text: str | None) -> dict[str, str]:
@@ -46,11 +47,22 @@ def read_folder(folder: Path, names: dict[str, str]) -> tuple[list[str], list[di
                 raise ValueError(
                     f"{file}: line 1: unknown unit {unit!r} of column {name!r}; there are {', '.join(UNITS)}."
                 )
-            columns[names.get(name, name)] = values * UNITS.get(unit, 1.0)
+            target = names.get(name, name)
+            if unit and not _fits(unit, target):
+                raise ValueError(
+                    f"{file}: line 1: {unit!r} of column {name!r} is no unit of {KINDS[target[0]]} ({target})."
+                )
+            columns[target] = values * UNITS.get(unit, 1.0)
         if columns["t"][0] < 0.0:
             raise ValueError(f"{file}: times must not be negative, the first is {columns['t'][0]:g} s.")
         records.append(columns)
     return [file.name for file in files], records
+
+
+def _fits(unit: str, target: str) -> bool:
+    """Whether t, q… or u… can have this unit; other columns may have any."""
+    kind = "t" if unit in ("s", "ms") else "u" if unit.endswith("/s") else "q"
+    return target[:1] not in KINDS or kind == target[:1]
 
 
 def _header(file: Path) -> list[str]:

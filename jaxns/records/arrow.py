@@ -2,6 +2,9 @@
 
     Σ_i |r_i + J_o,i δo_i + J_s,i δs|² + Σ_i λ_i |D_o,i δo_i|² + λ |D_s δs|²  →  min
 
+D_o are the lengths of the columns of J_o, and D_s those of what is left of J_s once own parameters follow: own parameters
+absorb most of J_s, and damping in its whole length would stop all steps along the valley that remains.
+
 Each record is squeezed into the triangle R of (J_o, J_s, r) = QR, which knows all of its squares. With damping added, one
 more QR eliminates δo_i, and what is left of all records is one small problem in δs: linear cost in the number of records,
 and no JᵀJ, whose condition is that of J squared. Numpy's LAPACK on the host; nothing of it is compiled by XLA.
@@ -38,20 +41,18 @@ def triangles(J: Floats, r: Floats) -> Floats:
     return np.asarray(np.linalg.qr(whole, mode="r"))
 
 
-def sizes(R: Floats, k: int) -> tuple[Floats, Floats]:
-    """Marquardt's scales: lengths of the columns, D_o (N, k) and D_s (m,), with a floor where a column vanishes."""
-    squares = np.sum(R[:, :, :-1] ** 2, axis=1)
-    own, shared = np.sqrt(squares[:, :k]), np.sqrt(np.sum(squares[:, k:], axis=0))
-    tiny = float(np.finfo(R.dtype).tiny) ** 0.5
-    floor = 1e-8 * np.max(own, axis=0, initial=0.0) + tiny
-    return np.maximum(own, floor), np.maximum(shared, 1e-8 * np.max(shared, initial=0.0) + tiny)
+def sizes(columns: Floats) -> Floats:
+    """Marquardt's scales: lengths of the columns of (…, n, k), with a floor where one vanishes."""
+    length = np.linalg.norm(columns, axis=-2)
+    floor = 1e-8 * np.max(length, axis=0 if length.ndim > 1 else None, initial=0.0)
+    return np.asarray(np.maximum(length, floor + float(np.finfo(columns.dtype).tiny) ** 0.5))
 
 
 def eliminate_own(R: Floats, k: int, damping: Floats) -> tuple[Floats, Floats]:
     """The rows that give δo from δs (N, k, p), and the squares that are left for δs (N, m + 1, m + 1)."""
     p = R.shape[2]
     extra = np.zeros((len(R), k, p))
-    extra[:, np.arange(k), np.arange(k)] = np.sqrt(damping)[:, None] * sizes(R, k)[0]
+    extra[:, np.arange(k), np.arange(k)] = np.sqrt(damping)[:, None] * sizes(R[:, :, :k])
     damped = np.asarray(np.linalg.qr(np.concatenate([R, extra], axis=1), mode="r"))
     return damped[:, :k], damped[:, k:, k:]
 
@@ -62,8 +63,8 @@ def step(R: Floats, k: int, damping_own: Floats, damping: float, free: bool = Tr
     rows, rest = eliminate_own(R, k, damping_own)
     shared = np.zeros(m)
     if free and m:
-        _, D = sizes(R, k)
         squeezed = np.asarray(np.linalg.qr(rest.reshape(-1, m + 1), mode="r"))
+        D = sizes(squeezed[:, :m])
         A = np.concatenate([squeezed[:, :m], np.sqrt(damping) * np.diag(D)])
         b = np.concatenate([squeezed[:, m], np.zeros(m)])
         shared = -np.linalg.lstsq(A / D, b, rcond=None)[0] / D

@@ -183,7 +183,7 @@ def _wrong_derivatives(
     )
     if not len(index):
         return np.zeros(len(task.names))
-    by_differences = replace(evaluator, program=replace(evaluator.program, derivatives="differences")).part(index)
+    by_differences = replace(evaluator, derivatives="differences").part(index)
     other = by_differences(task.own[index], task.shared).J
     counts = np.sqrt(weights[index])[..., None]
     a, b = (np.nan_to_num(x[..., k:]) * counts for x in (J[index], other))

@@ -19,10 +19,12 @@ from .robust import Loss, LossName, scale_of
 Floats = NDArray[Any]
 FIRST_DAMPING = 5e-2
 LARGEST = 1e8  # damping beyond which no step helps
+TRIES = 5  # dampings of one joint step, each larger by twice the factor of the one before
 REPAIRS = 1  # own steps of a record that a joint step made worse
 DRAWS = 4  # other own parameters that such a record tries
 RESCUE = 3  # joint steps after which records far worse than most try other own parameters
-CONCENTRATE = 4  # steps of the better half, and then of the others
+CONCENTRATE = 4  # steps of the better half
+RETURN = 8  # steps of all records, from their guesses
 
 
 @dataclass
@@ -68,7 +70,7 @@ def failures(values: Values, weights: Floats) -> NDArray[np.bool_]:
     """Which records have samples without a finite prediction or derivative (N,)."""
     counts = weights > 0.0
     with np.errstate(invalid="ignore"):
-        fine = np.isfinite(values.r) & np.all(np.isfinite(values.J), axis=2)
+        fine = np.isfinite(values.r) & np.all(np.isfinite(values.J), axis=2)  # a J not asked for is zero
     return np.any(counts & ~fine, axis=1)
 
 
@@ -79,7 +81,7 @@ def losses(values: Values, weights: Floats, loss: Loss) -> Floats:
 
 def begin(evaluator: Evaluator, own: Floats, shared: Floats, weights: Floats, name: LossName) -> State:
     """The state at the start; the scale of a robust loss comes from its residuals."""
-    values = evaluator(own, shared)
+    values = evaluator(own, shared, slopes=False)
     state = State(own, own.copy(), shared, values, weights, Loss(name), np.full(len(own), FIRST_DAMPING))
     rescale(state, shared.size)
     return state
@@ -109,26 +111,45 @@ def within_reach(step: Floats, bounded: NDArray[np.bool_]) -> Floats:
     return np.where(bounded, np.clip(step, -3.0, 3.0), step)
 
 
-def joint_step(evaluator: Evaluator, state: State) -> tuple[bool, float, float]:
-    """One step of all parameters: whether it was taken, the decrease that it promised, and that it brought, relative."""
-    k = state.own.shape[1]
-    step = arrow.step(triangles(state), k, state.damping_own, state.damping)
-    own = state.own + within_reach(step.own, bounded(evaluator.box_own))
-    shared = state.shared + within_reach(step.shared, bounded(evaluator.box_shared))
-    trial = replace(state, own=own, shared=shared, values=evaluator(own, shared), damping_own=state.damping_own.copy())
-    before, total = state.losses(), float(np.sum(state.losses()[~state.failed]))
-    worse = ~(trial.losses() <= before)
-    if k and worse.any():
-        _repair(evaluator, trial, np.flatnonzero(worse), state.own, before)
-    brought = _gain(before, trial.losses(), total)
-    promised = float(np.sum((triangle_losses(state) - step.predicted)[~state.failed])) / max(total, 1e-300)
-    if brought > 0.0 or (state.failed.all() and not trial.failed.all()):
-        state.own, state.shared, state.values = trial.own, trial.shared, trial.values
-        state.damping = max(state.damping / 5.0, 1e-12)
-        state.damping_own = np.where(worse, state.damping_own * 4.0, np.maximum(state.damping_own / 5.0, 1e-12))
-        state.damping_own = np.minimum(state.damping_own, LARGEST)
-        return True, promised, brought
-    state.damping *= 4.0
+def look(evaluator: Evaluator, state: State, index: NDArray[Any] | None = None) -> None:
+    """Jacobians of the records (of those in `index`) that count and lack them."""
+    missing = ~state.values.sloped & np.any(state.weights > 0.0, axis=1)
+    index = np.flatnonzero(missing) if index is None else index[missing[index]]
+    if len(index):
+        state.values = Values(*(x.copy() for x in state.values))  # other states may share them
+        _place(state, index, evaluator(state.own, state.shared, index))
+
+
+def joint_step(evaluator: Evaluator, state: State, tol: float) -> tuple[bool, float, float]:
+    """One step of all parameters: whether it was taken, the decrease that it promised, and that it brought, relative.
+
+    If it makes things worse, others follow with more damping, until one does not, or promises less than `tol`.
+    """
+    look(evaluator, state)
+    k, R, growth = state.own.shape[1], triangles(state), 4.0
+    before, here = state.losses(), triangle_losses(state)
+    total = float(np.sum(before[~state.failed]))
+    for _ in range(TRIES):
+        step = arrow.step(R, k, state.damping_own, state.damping)
+        own = state.own + within_reach(step.own, bounded(evaluator.box_own))
+        shared = state.shared + within_reach(step.shared, bounded(evaluator.box_shared))
+        values = evaluator(own, shared, slopes=False)
+        trial = replace(state, own=own, shared=shared, values=values, damping_own=state.damping_own.copy())
+        worse = ~(trial.losses() <= before)
+        if k and worse.any():
+            _repair(evaluator, trial, np.flatnonzero(worse), state.own, before)
+        brought = _gain(before, trial.losses(), total)
+        promised = float(np.sum((here - step.predicted)[~state.failed])) / max(total, 1e-300)
+        if brought > 0.0 or (state.failed.all() and not trial.failed.all()):
+            state.own, state.shared, state.values = trial.own, trial.shared, trial.values
+            state.damping = max(state.damping / 5.0, 1e-12)
+            state.damping_own = np.where(worse, state.damping_own * 4.0, np.maximum(state.damping_own / 5.0, 1e-12))
+            state.damping_own = np.minimum(state.damping_own, LARGEST)
+            return True, promised, brought
+        state.damping *= growth
+        growth *= 2.0
+        if promised <= tol:
+            break
     return False, promised, brought
 
 
@@ -163,6 +184,7 @@ def _repair(evaluator: Evaluator, state: State, index: NDArray[Any], old_own: Fl
     still = index[state.losses()[index] > 1.01 * before[index]]
     if len(still):
         rng = np.random.default_rng(len(state.history))  # the same draws in each run
+        look(evaluator, state, still)
         _try_others(evaluator, state, still, np.stack([old_own, *_draws(state, still, rng)]))
 
 
@@ -174,18 +196,19 @@ def _rescue(evaluator: Evaluator, state: State) -> None:
         return
     index = np.flatnonzero(fine & (each > 2.0 * np.median(each[fine])))
     if len(index):
+        look(evaluator, state, index)
         _try_others(evaluator, state, index, np.stack(_draws(state, index, np.random.default_rng(len(state.history)))))
         state.damping_own[index] = np.minimum(state.damping_own[index], 1.0)  # from a new place a record may move again
         own_steps(evaluator, state, REPAIRS, index)
 
 
-def _restart(evaluator: Evaluator, state: State) -> bool:
+def _restart(evaluator: Evaluator, state: State, tol: float) -> bool:
     """Begin again from what the better half of the records says of the shared parameters; whether that led lower.
 
     While shared parameters are wrong, own ones bend to hide it, and may end beyond a jump of the loss, where another order
     of impacts fits nearly as well. Enough such records hold the shared parameters where they are, and no step leads back.
-    But they fit worse than the others: without them the shared parameters move on, and then they find back from their
-    guesses (least trimmed squares, with one step of concentration).
+    But most of them fit worse than the others: without them the shared parameters move on (least trimmed squares), and then
+    all records begin again from their guesses, as some of the better half sit beyond a jump, too; each keeps what is best.
     """
     before = state.losses()
     fine = np.isfinite(before)
@@ -197,14 +220,15 @@ def _restart(evaluator: Evaluator, state: State) -> bool:
         damping_own=state.damping_own.copy(),
     )  # fmt: skip
     for _ in range(CONCENTRATE):
-        joint_step(evaluator, half)
-    own = np.where(worse[:, None], state.guess, half.own)
-    damping = np.where(worse, FIRST_DAMPING, half.damping_own)
-    again = replace(half, own=own, values=evaluator(own, half.shared), weights=state.weights, damping_own=damping)
-    own_steps(evaluator, again, CONCENTRATE, np.flatnonzero(worse))
-    _try_others(evaluator, again, np.flatnonzero(worse), state.own[None])
-    joint_step(evaluator, again)
-    if _gain(before, again.losses(), float(np.sum(before[fine]))) <= 1e-3:
+        joint_step(evaluator, half, tol)
+    values = evaluator(state.guess, half.shared, slopes=False)
+    again = replace(half, own=state.guess.copy(), values=values, weights=state.weights)
+    again.damping_own = np.full(len(before), FIRST_DAMPING)
+    everyone = np.arange(len(before))
+    own_steps(evaluator, again, RETURN, everyone)
+    _try_others(evaluator, again, everyone, np.stack([state.own, half.own]))
+    joint_step(evaluator, again, tol)
+    if _gain(before, again.losses(), float(np.sum(before[fine]))) <= tol:
         return False
     state.own, state.shared, state.values = again.own, again.shared, again.values
     state.damping, state.damping_own = again.damping, again.damping_own
@@ -231,7 +255,7 @@ def _try_others(evaluator: Evaluator, state: State, index: NDArray[Any], candida
     if not len(index):
         return
     many = np.tile(index, len(candidates))
-    values = evaluator.at(candidates[:, index].reshape(len(many), -1), state.shared, many)
+    values = evaluator.at(candidates[:, index].reshape(len(many), -1), state.shared, many, slopes=False)
     found = losses(values, state.weights[many], state.loss_of).reshape(len(candidates), -1)
     best, column = np.argmin(found, axis=0), np.arange(len(index))
     better = found[best, column] < state.losses()[index]
@@ -250,10 +274,11 @@ def own_steps(evaluator: Evaluator, state: State, count: int, index: NDArray[Any
         index = index[(~state.failed[index]) & (state.damping_own[index] < LARGEST)]
         if not len(index) or not k:
             return
+        look(evaluator, state, index)
         step = arrow.step(triangles(state, index), k, state.damping_own[index], 0.0, free=False)
         trial = state.own.copy()
         trial[index] += within_reach(step.own, bounded(evaluator.box_own)[index])
-        values = evaluator(trial, state.shared, index)
+        values = evaluator(trial, state.shared, index, slopes=False)
         before = state.losses()[index]
         after = losses(values, state.weights[index], state.loss_of)
         better = after < before
@@ -277,7 +302,7 @@ def descend(evaluator: Evaluator, state: State, num_iters: int, tol: float, watc
     idle, settled, restarts = 0, False, True
     state.converged = False
     for turn in range(num_iters):
-        taken, promised, brought = joint_step(evaluator, state)
+        taken, promised, brought = joint_step(evaluator, state, tol)
         # The scale is estimated anew until it stays, and then kept, so that losses can be compared.
         if taken and not settled and turn < num_iters // 2:
             settled = not rescale(state, state.shared.size) and turn > 3
@@ -286,10 +311,11 @@ def descend(evaluator: Evaluator, state: State, num_iters: int, tol: float, watc
         if taken and turn % RESCUE == RESCUE - 1:
             _rescue(evaluator, state)
         if ends or (restarts and turn % RESCUE == RESCUE - 1):
-            restarts = _restart(evaluator, state)
+            restarts = _restart(evaluator, state, tol)
             ends, settled = ends and not restarts, settled and not restarts
         state.history.append(state.loss)
         watch(state)
         if ends:
             state.converged = True
-            return
+            break
+    look(evaluator, state)

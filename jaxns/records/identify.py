@@ -156,9 +156,11 @@ def hold_out(task: Task, index: NDArray[Any], state: descent.State, loss: LossNa
     part = task.part(index)
     weights = part.samples.weights
     known = np.full(weights.shape[1], True) if rows is None else part.samples.row < rows
-    first = descent.begin(part.evaluator, part.own, state.shared, np.where(known, weights, 0.0), loss)
-    first.loss_of = state.loss_of if rows is None else Loss("l2")
-    descent.own_steps(part.evaluator, first, OWN_STEPS)
+    first = descent.begin(part.evaluator, part.own, state.shared, np.where(known, weights, 0.0), "l2")
+    # Guesses may be far off, where a loss with the scale of the fit sees outliers alone: first squares, then that loss.
+    for first.loss_of in (Loss("l2"), *([] if loss == "l2" else [state.loss_of])):
+        first.damping_own[:] = descent.FIRST_DAMPING
+        descent.own_steps(part.evaluator, first, OWN_STEPS)
     first.weights = weights
     judged = part.samples.exists & (True if rows is None or known.all() else ~known)
     return part_of(task, part, index, first.own, first.values, descent.failures(first.values, weights), judged)

@@ -57,8 +57,8 @@ class Task:
         warn_of_outsiders("identify_records", names, jnp.asarray(flat_shared), jnp.asarray(lo), jnp.asarray(hi), level)
         lo_own, hi_own = (np.broadcast_to(x, flat_own.shape) for x in _flat_bounds(own_bounds, one_own))
         box, box_own = (Box(*map(jnp.asarray, b)) for b in ((lo, hi, flat_shared), (lo_own, hi_own, flat_own)))
-        program = LaneProgram(predict, residual, kind_own, kind_shared, derivatives, float(step))
-        evaluator = Evaluator(program, records, box_own, box, count, chunk, workers, mesh)
+        program = LaneProgram(predict, residual, kind_own, kind_shared)
+        evaluator = Evaluator(program, records, box_own, box, count, derivatives, float(step), chunk, workers, mesh)
         return cls(
             evaluator, samples, np.array(box_own.outside(box_own.centre)), np.array(box.outside(box.centre)), names
         )
