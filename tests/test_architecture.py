@@ -123,6 +123,13 @@ def test_functions_fit_on_a_screen(file):
             assert length <= 80, f"{module_name(file)}, line {node.lineno}: {node.name} has {length} lines"
 
 
+def test_schemes_can_be_read_beside_their_papers():
+    """Files of schemes and of what they state have 150 lines at most, docstrings included."""
+    for file in files_of("integrators"):
+        if file.parent.name in ("integrators", "energy") and file.name != "base.py":  # base.py: what all of them share
+            assert len(file.read_text(encoding="utf-8").splitlines()) <= 150, module_name(file)
+
+
 def test_slow_variants_are_variants_of_tests_that_exist():
     lines = (Path(__file__).parent / "slow_variants.txt").read_text(encoding="utf-8").splitlines()
     for line in (line for line in lines if not line.startswith("#")):

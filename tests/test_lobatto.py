@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 
 import jaxns as ns
-from jaxns.integrators.lobatto_stages import Unknowns, lobatto
+from jaxns.integrators.lobatto_tableau import lobatto
+from jaxns.integrators.lobatto_unknowns import Unknowns
 
 STAGES = (2, 3, 4)
 TOL = 1e-12

@@ -1,148 +1,121 @@
-"""Stages of Lobatto IIIA–IIIB: coefficients for any number of them, and which of their states are unknown."""
+"""The first solve of Lobatto IIIA–IIIB: all stages but the last velocity."""
 
 from __future__ import annotations
 
-from decimal import Decimal, localcontext
-from functools import cache
-from math import comb
+from dataclasses import dataclass
+from functools import partial
 from typing import NamedTuple
 
+import jax
 import jax.numpy as jnp
-import numpy as np
 from jax import Array
 
 from ..model.system import System
-
-Polynomial = list[Decimal]  # coefficients, constant term first
-
-
-class Tableau(NamedTuple):
-    """Nodes c (s,), weights b (s,), IIIA matrix a (s, s) and IIIB matrix a_hat (s, s), as float64."""
-
-    c: np.ndarray
-    b: np.ndarray
-    a: np.ndarray
-    a_hat: np.ndarray
+from ..trace.vectorise import materialise
+from .base import Theta, velocity_unit
+from .levels.layout import ALL
+from .levels.position_level import kinematic_rows
+from .levels.statement import AnyDirections, Here, Matrices, Statement
+from .levels.two_solves import First, closed_at_end
+from .lobatto_tableau import Tableau, combine, lobatto
+from .lobatto_unknowns import Unknowns
 
 
-@cache
-def lobatto(stages: int) -> Tableau:
-    """The tableau of s stages: collocation at the Lobatto nodes (IIIA), and its symplectic partner (IIIB).
+class _Motion(NamedTuple):
+    """The stages that belong to given unknowns."""
 
-        Σ_j a_ij c_j^{k−1} = c_i^k / k   (k = 1..s),        â_ij = b_j (1 − a_ji / b_i)
-
-    Computed in decimal arithmetic with enough digits that every float64 entry is correctly rounded, and checked.
-
-    >>> lobatto(3).b.tolist()
-    [0.16666666666666666, 0.6666666666666666, 0.16666666666666666]
-    """
-    s = stages
-    with localcontext() as context:
-        context.prec = 40 + 4 * s
-        small = Decimal(10) ** -(30 + s)
-        c = _nodes(s)
-        integrals = [_integral(_lagrange(c, j)) for j in range(s)]
-        a = [[_value(integral, x) for integral in integrals] for x in c]
-        b = a[-1]
-        a_hat = [[b[j] * (1 - a[j][i] / b[i]) for j in range(s)] for i in range(s)]
-        powers = [[x**k if k else Decimal(1) for x in c] for k in range(2 * s)]
-
-        def moment(weights: list[Decimal], k: int) -> Decimal:
-            """Σ_j w_j c_j^{k−1}."""
-            return sum((w * x for w, x in zip(weights, powers[k - 1], strict=True)), Decimal(0))
-
-        defects = [
-            *a[0],  # Q¹ = q_n
-            *(row[-1] for row in a_hat),  # R^s reaches v⁺ alone
-            *(row[0] - b[0] for row in a_hat),
-            *(moment(a[i], k) - powers[k][i] / k for i in range(s) for k in range(1, s + 1)),
-            *(moment(b, k) - Decimal(1) / k for k in range(1, 2 * s - 1)),  # quadrature of order 2s − 2
-        ]
-        assert all(abs(d) < small for d in defects), f"the Lobatto tableau of {s} stages fails its conditions"
-        assert all(weight > 0 for weight in b)
-        return Tableau(*(np.array(v, dtype=float) for v in (c, b, a, a_hat)))
+    Q: Array  # (s, nq)
+    V: Array  # (s, nu)
+    F: Array  # (s−1, nu)
+    S: Array  # defects of the smooth equations
 
 
-def _nodes(s: int) -> list[Decimal]:
-    """0, the zeros of the derivative of the shifted Legendre polynomial P_{s−1}(2x − 1), and 1."""
-    n = s - 1
-    legendre = [Decimal((-1) ** (n + k) * comb(n, k) * comb(n + k, k)) for k in range(n + 1)]
-    slope = _derivative(legendre)
-    curvature = _derivative(slope)
-    inner = []
-    for guess in np.sort(np.polynomial.Legendre.basis(n).deriv().roots().real):
-        x = (1 + Decimal(float(guess))) / 2
-        for _ in range(12):  # Newton's method doubles the 15 digits of the guess each time
-            x -= _value(slope, x) / _value(curvature, x)
-        inner.append(x)
-    return [Decimal(0), *inner, Decimal(1)]
+@dataclass(frozen=True)
+class Stages(Statement):
+    """The first solve. Its percussions are (P^1, …, P^{s−1}); what z holds, `Unknowns` says."""
 
-
-def _lagrange(c: list[Decimal], j: int) -> Polynomial:
-    """The polynomial that is one at c_j and zero at the other nodes."""
-    result = [Decimal(1)]
-    for k, node in enumerate(c):
-        if k != j:
-            scale = 1 / (c[j] - node)
-            shifted = [Decimal(0), *result]
-            result = [scale * (high - node * low) for high, low in zip(shifted, [*result, Decimal(0)], strict=True)]
-    return result
-
-
-def _integral(p: Polynomial) -> Polynomial:
-    return [Decimal(0), *(coefficient / (k + 1) for k, coefficient in enumerate(p))]
-
-
-def _derivative(p: Polynomial) -> Polynomial:
-    return [k * coefficient for k, coefficient in enumerate(p)][1:]
-
-
-def _value(p: Polynomial, x: Decimal) -> Decimal:
-    result = Decimal(0)
-    for coefficient in reversed(p):
-        result = result * x + coefficient
-    return result
-
-
-def combine(weights: np.ndarray, x: Array) -> Array:
-    """weights (m, k) times x (k, …), with the weights as constants of the program."""
-    terms = [[float(w) * x[j] for j, w in enumerate(row) if w] for row in weights]
-    return jnp.stack([sum(t[1:], t[0]) if t else jnp.zeros_like(x[0]) for t in terms])
-
-
-class Unknowns(NamedTuple):
-    """Which stage positions and velocities of a system are smooth unknowns z; all others are explicit."""
-
-    n_Q: int  # Q^2..Q^{n_Q+1}, as mean velocities (Q^i − q_n)/Δt
-    n_V: int  # V^1..V^{n_V}
-    nq: int
-    nu: int
-    variable_mass: bool
-
-    @classmethod
-    def of(cls, system: System, t: Array, q: Array, u: Array, s: int, large: bool = False) -> Unknowns:
-        variable_mass = not system.constant_mass(t, q)
-        kinematics = system.kinematics is not None
-        if large:  # sparse in all velocities and percussions
-            return cls(s - 1 if kinematics else 0, s, q.shape[0], u.shape[0], variable_mass)
-        if variable_mass or system.velocity_dependent_force(t, q, u):
-            # With q̇ = u all Q^i follow from all V^i; else V^s follows from the rest, if the mass matrix is constant.
-            n_V = s - 1 if kinematics and not variable_mass else s
-            n_Q = s - 1 if kinematics else 0
-        else:
-            n_V = 0
-            inner = s - 2 if system.position_dependent_force(t, q, u) else 0
-            n_Q = s - 1 if kinematics else inner
-        return cls(n_Q, n_V, q.shape[0], u.shape[0], variable_mass)
+    s: int
+    unknowns: Unknowns
 
     @property
-    def size(self) -> int:
-        return self.n_Q * self.nq + self.n_V * self.nu
+    def tableau(self) -> Tableau:
+        return lobatto(self.s)
 
-    def split(self, z: Array) -> tuple[Array, Array]:
-        """Mean velocities (n_Q, nq) and stage velocities (n_V, nu)."""
-        border = self.n_Q * self.nq
-        return z[:border].reshape(self.n_Q, self.nq), z[border:].reshape(self.n_V, self.nu)
+    def fixed(self, theta: Theta, d: AnyDirections) -> Array:
+        """The rows (ġ, γ, ġ_N, γ_F) at (t_n, q_n, u_n)."""
+        return theta.system.velocities(theta.t, theta.q, theta.u)
 
-    def join(self, mean: Array, V: Array) -> Array:
-        return jnp.concatenate([mean.reshape(-1), V.reshape(-1)])
+    def units(self, theta: Theta, fixed: Array) -> tuple[Array, ...]:
+        return (self.layout.at_all_stages(self.layout.by_kind(ALL, theta.dt, velocity_unit(fixed))),)
+
+    def diagonals(self, d: Matrices) -> tuple[Array, ...]:
+        """Stage i answers to P^{i−1}: positions by Σ_l a_il â_{l,i−1}/b_{i−1}, velocities by â_{i,i−1}/b_{i−1}."""
+        D, G = self.tableau.a_hat / self.tableau.b, d.G_diagonal()
+        AD = self.tableau.a @ D
+        share = [self.layout.by_kind(ALL, AD[i, i - 1], D[i, i - 1]) for i in range(1, self.s)]
+        return (self.stacked(share).astype(G.dtype) * G,)
+
+    def stacked(self, of_stages: list[Array]) -> Array:
+        """Values of s − 1 stages as those of a level."""
+        return of_stages[0] if self.s == 2 else jnp.stack(of_stages)
+
+    def percussions(self, P: Array) -> Array:
+        """P^j (s−1, n)."""
+        return self.layout.split(P)[0].reshape(self.s - 1, -1)
+
+    def guess(self, here: Here) -> tuple[Array, Array]:
+        """Stages with the forces of (t_n, q_n, u_n) and the percussions of the last step."""
+        system, t, dt, q, u, P, *_ = here.theta
+        d, (_, b, a, a_hat) = here.directions, self.tableau
+        free, P_stages = dt * d.accelerate(system.h(t, q, u)), self.percussions(P)
+        V = u + combine(
+            (a_hat / b)[:, :-1], jnp.stack([float(b[j]) * free + d.kick(P_j) for j, P_j in enumerate(P_stages)])
+        )
+        mean = combine(a, jax.vmap(partial(system.q_dot, t, q))(V))
+        return self.unknowns.join(mean[1 : self.unknowns.n_Q + 1], V[: self.unknowns.n_V]), P
+
+    def motion(self, z: Array, P: Array, here: Here) -> _Motion:
+        """The stages that follow from the unknowns, and what the unknowns miss."""
+        system, t, dt, q, u, *_ = here.theta
+        s, (n_Q, n_V, *_), (c, b, a, a_hat) = self.s, self.unknowns, self.tableau
+        T = t + dt * jnp.asarray(c, q.dtype)
+        mean_z, V_z = self.unknowns.split(z)
+        mean_z = jnp.concatenate([jnp.zeros_like(q)[None], mean_z])  # Q^1 = q_n
+        # Where no Q^i is unknown, positions follow from V_z, or forces need none.
+        explicit = combine(a, V_z) if n_V == s else jnp.zeros((s, *q.shape), q.dtype)
+        Q_forces = q + dt * (mean_z if n_Q else explicit)
+        V_forces = V_z if n_V else jnp.broadcast_to(u, (s, *u.shape))
+        first = slice(0, s - 1)
+        forces = (T[first], Q_forces[first], V_forces[first], jnp.asarray(b[first], q.dtype), self.percussions(P))
+        F = materialise(jax.vmap(partial(_impulse, system, dt))(*forces))
+        gain = combine((a_hat / b)[:, :-1], F)
+
+        V, S_V = V_z, V_z
+        if not self.unknowns.variable_mass:
+            V_new = materialise(u + jax.vmap(here.directions.accelerate)(gain))
+            V, S_V = jnp.concatenate([V_z, V_new[n_V:]]), V_z - V_new[:n_V]
+        rates = V if system.kinematics is None else jax.vmap(system.q_dot)(T, q + dt * mean_z, V)
+        mean = combine(a, rates)
+        Q = q + dt * jnp.concatenate([mean_z, mean[n_Q + 1 :]])
+        if self.unknowns.variable_mass:
+            momentum = jax.vmap(lambda t, q, v: system.M(t, q) @ v)(T, Q, V)
+            S_V = jax.vmap(here.directions.accelerate)(momentum - gain) - u
+        return _Motion(Q, V, F, self.unknowns.join(mean_z[1:] - mean[1 : n_Q + 1], S_V))
+
+    def equations(self, z: Array, P: Array, here: Here) -> tuple[Array, Array]:
+        system, t, dt, *_ = here.theta
+        motion = self.motion(z, P, here)
+        T = t + dt * jnp.asarray(self.tableau.c, dt.dtype)
+        y = jax.vmap(lambda t, q, u: kinematic_rows(system, t, dt, q, u))(T[1:], motion.Q[1:], motion.V[1:])
+        return motion.S, self.layout.join(y.reshape(-1) if self.s == 2 else y)
+
+    def outputs(self, z: Array, P: Array, here: Here) -> First:
+        Q, V, F, _ = self.motion(z, P, here)
+        closed = closed_at_end(self.layout, Q[-1], P, here)
+        return First(Q[-1], V[-1], jnp.sum(self.percussions(P), axis=0), P, closed, here.fixed, jnp.sum(F, axis=0))
+
+
+def _impulse(system: System, dt: Array, t: Array, q: Array, u: Array, b: Array, P: Array) -> Array:
+    """F^j = b_j Δt (h + Ṁu) + W P^j."""
+    _, pull = jax.vjp(lambda u: system.velocities(t, q, u), u)
+    return b * dt * system.momentum_rate(t, q, u) + pull(P)[0]

@@ -10,7 +10,7 @@ from jax import Array
 
 from ..model.system import System
 from ..solve.inclusion import Solver
-from .base import Configuration, Theta, velocity_unit
+from .base import Theta, velocity_unit
 from .levels import large
 from .levels.impact_laws import Restitution
 from .levels.layout import ALL, Layout
@@ -89,9 +89,6 @@ class _FirstStage(Explicit):
 
     implicit_q: bool
     implicit_u: bool
-
-    def place(self, theta: Theta) -> Configuration:
-        return Configuration(theta.system, theta.t, theta.q, theta.u)
 
     def fixed(self, theta: Theta, d: AnyDirections) -> _Fixed:
         system, t, dt, q, u, *_ = theta

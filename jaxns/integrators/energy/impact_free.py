@@ -17,37 +17,13 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from ...model.system import System
 from ...solve import dense
-from ..base import Configuration, Theta, velocity_unit
+from ..base import Theta, velocity_unit
 from ..levels.layout import ALL, Layout
 from ..levels.statement import AnyDirections, Here, Matrices, Statement
 from .discrete_derivative import discrete_derivative, discrete_gradient, weighted
-
-
-def closed(theta: Theta) -> Array:
-    """Contacts of the index set I(q^B), with room for what the tolerance leaves of a gap that was closed."""
-    return theta.system.g_N(theta.t, theta.q) <= 10.0 * theta.tol
-
-
-class Form(NamedTuple):
-    """What the impact-free steps of the schemes differ in."""
-
-    kinematics: bool  # q̇ = F(q) u at the midpoint, instead of q̇ = u
-    variable_mass: bool
-    both_levels: bool  # bilateral constraints with multipliers λ̂ and κ̂
-    discrete_normals: bool
-    velocity_friction: bool = False  # friction by γ_F(u^E) instead of Wᵀ(q^E − q^B)
-    restitution: bool = False  # in the law of the one step
-    gyroscopic: bool = False  # whether the gyro matrix of the kinematics acts
-    explicit_damping: bool = False  # whether forces without a potential are those of the begin of the step
-    midpoint: bool = True  # whether kinematics are taken at the midpoint, or at q^B
-
-
-class End(NamedTuple):
-    q: Array
-    u: Array
-    P: Array  # (n,) rows (g, γ, N, F)
+from .form import End, Form, closed
+from .inertia import gyro, inertia_forces
 
 
 class _Motion(NamedTuple):
@@ -60,8 +36,7 @@ class _Motion(NamedTuple):
 
 @dataclass(frozen=True)
 class ImpactFree(Statement):
-    """The impact-free step. z holds the mean velocity w = (q^E − q^B)/Δt; with kinematics also u^E, which else follows
-    from v = w.
+    """The impact-free step. z holds w = (q^E − q^B)/Δt; with kinematics also u^E, which else follows from v = w.
 
     Rows are g/Δt, γ and Wᵀv, with λ̂; and ġ for κ̂/Δt on a level of its own.
     """
@@ -75,9 +50,6 @@ class ImpactFree(Statement):
         rows = theta.system.rows(theta.t, theta.q, theta.u)
         layout = Layout(rows, (ALL, "g" if form.both_levels else ""))
         return cls(layout, theta.q.shape[0] + form.kinematics * theta.u.shape[0], None, form)
-
-    def place(self, theta: Theta) -> Configuration:
-        return Configuration(theta.system, theta.t, theta.q, theta.u)
 
     def fixed(self, theta: Theta, d: AnyDirections) -> Array:
         """The rows (ġ, γ, ġ_N, γ_F) at (t^B, q^B, u)."""
@@ -122,9 +94,9 @@ class ImpactFree(Statement):
         if form.both_levels:
             covector = covector + dt * weighted(kappa, lambda q: system.g_dot(t_E, q, u_E), q, q_E)
         if form.variable_mass:
-            covector = covector - _inertia(system, t, dt, q, u, q_E, u_E)
+            covector = covector - inertia_forces(system, t, dt, q, u, q_E, u_E)
         if form.gyroscopic:
-            covector = covector - _gyro(system, *at, u_mean if form.midpoint else u) @ (q_E - q)
+            covector = covector - gyro(system, *at, u_mean if form.midpoint else u) @ (q_E - q)
         n_b = self.layout.rows.n_bilateral
         impulse = pulled(covector) + dense.matmul(W[:, n_g:n_b], percussion[n_g:n_b])
         velocity = u_mean - correction if form.kinematics else w
@@ -176,16 +148,3 @@ class ImpactFree(Statement):
     def outputs(self, z: Array, P: Array, here: Here) -> End:
         motion = self.motion(z, P, here)
         return End(motion.q, motion.u, self.layout.split(P)[0])
-
-
-def _gyro(system: System, t: Array, q: Array, u: Array) -> Array:
-    """H(u, q) = ∂π/∂q − (∂π/∂q)ᵀ with π = B(q)⁻ᵀ M u."""
-    rates = jax.jacfwd(lambda q: system.momenta(t, q, u))(q)
-    return rates - rates.T
-
-
-def _inertia(system: System, t: Array, dt: Array, q: Array, u: Array, q_E: Array, u_E: Array) -> Array:
-    """G(u, q)(q^E − q) + Δt DT(u^E; q, q^E)ᵀ."""
-    momentum = jax.jacfwd(lambda q: system.M(t, q) @ u)(q)  # ∂M_ik/∂q_j u_k
-    gyro = (momentum - momentum.T) @ (q_E - q)
-    return gyro + dt * discrete_gradient(lambda q: system.kinetic_energy(t, q, u_E), q, q_E)

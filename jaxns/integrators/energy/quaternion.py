@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from jax import Array
 
 from ...model.system import System
-from .impact_free import Form
+from .form import Form
 from .steps import Consistent, TwoStep, needs_constant_mass
 
 

@@ -22,7 +22,8 @@ from ..base import Configuration, Solve, Step, Theta, check_solver, law_table
 from ..levels import velocity_level
 from ..levels.impact_laws import Restitution, check_restitution, solve_impact
 from ..levels.statement import AnyDirections
-from .impact_free import End, Form, ImpactFree, closed
+from .form import End, Form, closed
+from .impact_free import ImpactFree
 
 Normals = Literal["discrete", "begin"]
 Damping = Literal["midpoint", "begin"]

@@ -8,7 +8,7 @@ from typing import Literal
 from jax import Array
 
 from ...model.system import System
-from .impact_free import Form
+from .form import Form
 from .steps import TwoStep, decomposed
 
 Sticking = Literal["consistent", "moreau"]

@@ -47,10 +47,6 @@ class Statement(ABC):
     needs_matrices: ClassVar[bool] = False  # whether `equations` use the force directions as a matrix
 
     @abstractmethod
-    def place(self, theta: Theta) -> Configuration:
-        """Where inertia and force directions are taken."""
-
-    @abstractmethod
     def units(self, theta: Theta, fixed: Any) -> tuple[Array, ...]:
         """For the rows of each level the factor that makes y one in the units of the tolerance."""
 
@@ -65,6 +61,10 @@ class Statement(ABC):
     @abstractmethod
     def outputs(self, z: Array, P: Array, here: Here) -> Any:
         """What the scheme wants of the solution."""
+
+    def place(self, theta: Theta) -> Configuration:
+        """Where inertia and force directions are taken: at the beginning of the step."""
+        return Configuration(theta.system, theta.t, theta.q, theta.u)
 
     def fixed(self, theta: Theta, d: AnyDirections) -> Any:
         """What no unknown changes."""
