@@ -10,7 +10,6 @@ from jax import Array
 from ..model.system import System
 from ..solve import dense
 from ..solve.inclusion import Solver
-from .base import law_table
 from .levels import large
 from .levels.impact_laws import Restitution
 from .levels.layout import Layout
@@ -80,9 +79,8 @@ class Lobatto(TwoSolves):
         return float(1.0 - lobatto(self.stages).b[-1])
 
     def first_solve(self, system: System, t: Array, q: Array, u: Array) -> Stages:
-        rows = system.rows(t, q, u)
-        layout = Layout(rows, stages=self.stages - 1)
-        structure = large.structure(system, law_table(rows), None, t, q, u)
+        layout = Layout(system.rows(t, q, u), stages=self.stages - 1)
+        structure = large.structure(system, layout.laws, None, t, q, u)
         unknowns = Unknowns.of(system, t, q, u, self.stages, large=structure is not None)
         return Stages(layout, unknowns.size, structure, self.stages, unknowns)
 

@@ -31,7 +31,7 @@ from ...solve.sparse import CoupledForm, SparseForm
 from ...trace import pattern
 from ..base import Configuration
 
-SMALLEST = 48  # unknowns (velocities and percussions): below, a dense matrix is faster
+SMALLEST = 56  # unknowns (velocities and percussions): below, a dense matrix is faster
 SAVING = 10  # times fewer multiplications than with a dense matrix are worth the indirection
 
 RowFunction = Callable[[System, Array, Array, Array, Array], Array]  # (system, t, dt, q, u) -> (n,)
