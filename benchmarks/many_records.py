@@ -1,11 +1,15 @@
 """Identification from many synthetic records of a planar box: time against their number, and errors by repetition.
 
-    python benchmarks/many_records.py [scaling] [bound] [repetitions] [--first K] [--repeats R]
+    python benchmarks/many_records.py [scaling] [bound] [repetitions] [linearised] [truth] [--first K] [--repeats R]
 
 `repetitions`: 100 drops with 2 mm and 0.02 rad of noise and 5 % gross outliers, e_N, μ and the inertia shared, initial
 states own, "cauchy" loss; how far from the truth, and how often within two stated errors. Records come from EventDriven,
 predictions from Located(Rattle()), which takes a thirteenth of the time and differs by less than 1e-6. Each repetition has
 its own seed and is stored when it ends, so `--first` goes on with a run that was stopped.
+
+`linearised`: the same records, noise and outliers, with the prediction replaced by its first order at the truth, where no
+loss jumps: errors that the noise alone makes, and whether standard errors state them. `truth`: the full prediction again,
+begun at the truth, with the default tolerance.
 
 `bound`: Cramér and Rao's bound of the standard errors, for these drops without outliers. The drops were chosen by it,
 before any fit: with μ = 0.1, falls of 1.6 m/s, 0.5 m/s along the ground and 31 rows it is 0.24, 1.2 and 0.35 % (e_N, μ,
@@ -105,13 +109,19 @@ def bound() -> dict[str, float]:
     }
 
 
-def repetition(turn: int, count: int = 100) -> dict[str, Any]:
-    """One set of records: for each parameter its value, its standard error and its interval of 95 %."""
+def drawn(turn: int, count: int = 100) -> tuple[np.random.Generator, Any, Any, Any]:
+    """The generator, initial states, and records without and with errors, of one repetition."""
     rng = np.random.default_rng([2, turn])  # sets of [1, …] served to find what holds records back
     own = drops(count, rng)
     clean = np.asarray(CLEAN(own))
     data = clean + NOISE * rng.standard_normal(clean.shape)
-    data = np.where(rng.random(data.shape) < 0.05, data + 25.0 * NOISE * rng.standard_normal(data.shape), data)
+    gross = rng.random(data.shape) < 0.05
+    return rng, own, clean, np.where(gross, data + 25.0 * NOISE * rng.standard_normal(data.shape), data)
+
+
+def repetition(turn: int) -> dict[str, Any]:
+    """One set of records: for each parameter its value, its standard error and its interval of 95 %."""
+    rng, own, _, data = drawn(turn)
     guess = {k: v + s * rng.standard_normal(v.shape) for (k, v), s in zip(own.items(), (1e-3, 0.05), strict=True)}
     begin = time.perf_counter(), time.process_time()
     fit = ns.identify_records(
@@ -132,13 +142,54 @@ def repetition(turn: int, count: int = 100) -> dict[str, Any]:
     return found | {"converged": fit.converged}
 
 
+@jax.jit
+@jax.vmap
+def poses(x: Any) -> Any:
+    """Of one drop, from shared and own parameters in one vector."""
+    return LOCATED(dict(zip(TRUTH, x[:3], strict=True)), {"q": x[3:6], "u": x[6:]}, None)
+
+
+def linearised(turn: int, h: float = 1e-5) -> dict[str, Any]:
+    """Of one set of records: value, standard error and interval for each parameter, if predictions were linear."""
+    _, own, clean, data = drawn(turn)
+    x = np.concatenate([np.tile(list(TRUTH.values()), (len(data), 1)), own["q"], own["u"]], axis=1)
+    J = np.stack([np.asarray(poses(x + h * e) - poses(x - h * e)) / (2.0 * h) for e in np.eye(9)], axis=-1)
+    fit = ns.identify_records(
+        lambda shared, own, r: {"y": r["at"] + r["J"][..., :3] @ shared["p"] + r["J"][..., 3:] @ own["z"]},
+        {"y": data, "at": clean, "J": J}, shared={"p": np.zeros(3)}, own={"z": np.zeros((len(data), 6))},
+        weights={"y": np.broadcast_to(1.0 / NOISE**2, clean.shape[1:])}, loss="cauchy", num_iters=40,
+    )  # fmt: skip
+    intervals = np.array(list(fit.intervals().values()))
+    rows = np.column_stack([fit.shared["p"], fit.standard_errors["p"], intervals])
+    found = {k: [v + row[0], row[1], v + row[2], v + row[3]] for (k, v), row in zip(TRUTH.items(), rows, strict=True)}
+    return found | {"converged": fit.converged}
+
+
+def from_truth(turn: int) -> dict[str, Any]:
+    """Of one set of records, when the descent begins at the truth."""
+    _, own, _, data = drawn(turn)
+    fit = ns.identify_records(
+        LOCATED, data, shared=TRUTH, own=own, bounds=BOUNDS, weights=1.0 / NOISE**2, loss="cauchy", num_iters=40
+    )
+    intervals = fit.intervals()
+    found = {k: [float(fit.shared[k]), float(fit.standard_errors[k]), *map(float, intervals[k])] for k in TRUTH}
+    return found | {"converged": fit.converged}
+
+
 def repetitions(first: int, repeats: int) -> dict[str, float]:
     done = json.loads(STORE.read_text()) if first and STORE.exists() else {}
     for turn in range(first, repeats):
         done[str(turn)] = repetition(turn)
         STORE.write_text(json.dumps(done))
-    chosen = [done[str(turn)] for turn in range(repeats)]
-    found = {"repetitions": float(repeats), "share that converged": float(np.mean([r["converged"] for r in chosen]))}
+    return summary([done[str(turn)] for turn in range(repeats)])
+
+
+def summary(chosen: list[dict[str, Any]]) -> dict[str, float]:
+    """Errors, scatter and coverage of repetitions."""
+    found = {
+        "repetitions": float(len(chosen)),
+        "share that converged": float(np.mean([r["converged"] for r in chosen])),
+    }
     inside, close = [], []
     for name, truth in TRUTH.items():
         value, error, low, high = np.array([r[name] for r in chosen]).T
@@ -170,6 +221,10 @@ def main() -> None:
         results |= bound()
     if not options.parts or "repetitions" in options.parts:
         results |= repetitions(options.first, options.repeats)
+    for part, of in (("linearised", linearised), ("truth", from_truth)):
+        if part in options.parts:
+            found = summary([of(turn) for turn in range(options.repeats)])
+            results |= {f"{part}, {key}": value for key, value in found.items()}
     report("many_records", results, update=bool(options.parts))
 
 

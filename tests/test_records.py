@@ -91,6 +91,18 @@ def test_jackknife_against_leaving_out_each_record(rng):
     np.testing.assert_allclose(fit_of(records).covariance_sandwich[0, 0], expected, rtol=1e-5)
 
 
+def test_the_step_that_is_left_leads_to_the_solution(rng):
+    """In a linear model Newton's step from anywhere ends at the solution."""
+    records = records_of(rng)
+    with pytest.warns(ns.FitWarning):
+        short = fit_of(records, num_iters=1)
+    whole = fit_of(records)
+    assert abs(short.left[0]) > 3.0
+    there = float(short.shared["g"] + short.left[0] * short.standard_errors["g"])
+    np.testing.assert_allclose(there, whole.shared["g"], rtol=1e-8)
+    assert abs(whole.left[0]) < 1e-2
+
+
 # Samples ----------------------------------------------------------------------------------------------------------------
 
 

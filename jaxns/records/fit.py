@@ -71,6 +71,7 @@ class RecordsFit:
     columns: tuple[Column, ...]  # what is left of each column
     doubts: tuple[str, ...]  # what the residuals say against the model
     deviations: Floats  # (N, m) how far the shared parameters move without a record, in standard errors
+    left: Floats  # (m,) Newton's step that the descent has left undone, in standard errors
     samples: Samples
     records: Any
 

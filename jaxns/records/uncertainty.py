@@ -35,6 +35,7 @@ class Covariances(NamedTuple):
     sandwich: Floats  # (m, m)
     unseen: Floats  # (u, m) directions that no record sees, in units of the columns' lengths
     deviations: Floats  # (N, m) how far the fit moves when a record is left out
+    left: Floats  # (m,) Newton's step that the descent has left undone
 
 
 def covariances(state: State) -> Covariances:
@@ -60,13 +61,14 @@ def covariances(state: State) -> Covariances:
     deviations = np.zeros((len(fine), m))
     with np.errstate(invalid="ignore"):
         plain = variance * inverse if np.isfinite(variance) else np.full((m, m), np.inf)
+        step = -inverse @ scores.sum(axis=0)
     sandwich = np.full((m, m), np.inf)
     if m < N and spare > 0:
         moved = np.stack([_solve(B - B_i[i], scores[i], scale) for i in range(N)])
         deviations[fine] = moved
         moved = moved - moved.mean(axis=0)
         sandwich = (N - 1) / N * moved.T @ moved
-    return Covariances(plain, sandwich, unseen, deviations)
+    return Covariances(plain, sandwich, unseen, deviations, step)
 
 
 def _inverse(B: Floats) -> tuple[Floats, Floats]:
