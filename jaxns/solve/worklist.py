@@ -38,8 +38,9 @@ def until_done(
 
     @jax.custom_batching.custom_vmap
     def run(context: Any, state: Any) -> Any:
-        first = jnp.asarray(True) if together else unfinished(state)
-        return lax.while_loop(lambda loop: loop[0], lambda loop: once(loop, context), (first, state))[1]
+        if not together:
+            return lax.while_loop(unfinished, lambda s: turn(context, s), state)
+        return lax.while_loop(lambda loop: loop[0], lambda loop: once(loop, context), (jnp.asarray(True), state))[1]
 
     def go_on(context: Any, state: Any, wanted: Array) -> Any:
         return lax.while_loop(lambda s: wanted & unfinished(s), lambda s: turn(context, s), state)
