@@ -97,8 +97,6 @@ class RowLoop:
 
     def run(self, theta: Theta, record: bool) -> tuple[Outcome, Slot | None]:
         start = self._start(theta, record)
-        t_end = theta.t + theta.dt
-        enough = t_end - self.nearby(theta)
         max_trials = 20 * self.settings.max_steps
 
         def unfinished(s: _State) -> Array:
@@ -107,7 +105,7 @@ class RowLoop:
 
         end = until_done(self._turn, unfinished, theta, start, together=False, group=GROUP)
         # A trajectory that has failed before takes no part: its tolerance is infinite.
-        incomplete = (end.t < enough) & (end.status == Status.OK) & jnp.isfinite(theta.tol)
+        incomplete = (end.t < end.enough) & (end.status == Status.OK) & jnp.isfinite(theta.tol)
         status = jnp.where(incomplete, Status.TOO_MANY_STEPS, jnp.where(jnp.isfinite(theta.tol), end.status, Status.OK))
         moved = Moved(end.q, end.u, end.P, end.mode.direction, end.log.instants)
         memory = Memory(end.mode, end.h, end.fresh, end.log)
