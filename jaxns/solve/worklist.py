@@ -114,6 +114,16 @@ def _in_groups(
         results = jax.tree.map(lambda all_, some: all_.at[lanes].set(some, mode="drop"), results, new)
         return waiting & ~chosen, results
 
+    def single(carry: tuple[Array, Any]) -> tuple[Array, Any]:
+        waiting, results = carry
+        lane = jnp.argmax(waiting)
+        mine = jax.tree.map(lambda x, b: x[lane] if b else x, arguments, batched)
+        new = function(*mine, jnp.asarray(True))
+        return waiting.at[lane].set(False), jax.tree.map(lambda all_, one: all_.at[lane].set(one), results, new)
+
+    if width == 1:  # nothing is batched: branches are branches
+        group = single
+
     return lax.while_loop(lambda carry: jnp.any(carry[0]), group, (waiting, results))[1]
 
 

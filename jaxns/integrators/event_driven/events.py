@@ -123,6 +123,14 @@ def stopping_speed(motion: Motion, laws: LawTable, gamma_F: Array) -> Array:
     return jnp.where((dimensions(laws) > 1) & (along > 4.0 * STOPPED), 2.0 * STOPPED, 0.0)
 
 
+def unsure_slip(laws: LawTable) -> Array:
+    """How far a slip velocity (n_N,) along its direction may be below zero: what counts as rest when sliding begins.
+
+    A contact near the centre of a turning body passes through rest at a small distance, and its direction turns by then.
+    """
+    return jnp.where(dimensions(laws) > 1, 4.0 * STOPPED, 0.0)
+
+
 def at_stages(motion: Motion, laws: LawTable, t: Array, h: Array, stages: Stages) -> Array:
     """The indicators (s, 4, n_N) at the stages of a step from t."""
     system = motion.system

@@ -14,13 +14,13 @@ import jax.numpy as jnp
 from jax import Array
 
 from ...laws.table import LawTable
-from ...model.system import Rows
+from ...model.system import Rows, System
 from ...solve.inclusion import Root, Stats, worse
 from ...solve.status import Status
 from ...solve.worklist import until_done
 from ...trace.vectorise import stored
 from ..base import law_table, velocity_unit
-from ..levels.acceleration_level import NO_SLIP, Mode, Motion, acceleration_rows, unit_slips
+from ..levels.acceleration_level import NO_SLIP, Mode, Motion, acceleration_rows, evenly, unit_slips
 from ..moreau import Moreau
 from . import events, search
 from .events import EventKind, Point
@@ -28,7 +28,10 @@ from .meeting import After, Encounter, Meeting, choose, kinds, only_if
 from .runge_kutta import SmoothStep
 from .state import Effort, Instants, Log, Memory, Moved, Outcome, Settings, Slot, Start, Theta
 
-GROUP = 32  # lanes that work on a row at once: the others of a batch do not wait for the slowest of all
+# Lanes of a batch that work on a row at once. They wait for the slowest of them, and in half of the turns one of them has
+# an event: with more than a few rows of constraints and contacts each lane alone is faster (docs/decisions.md).
+GROUP, FEW = 32, 4
+ALL_BUT = 1e-6  # of the normal force: a friction force with so little to spare is at its limit
 MOST_IDLE = 400  # events at one instant, each found by some fifty trials; more than eight find no way on
 
 
@@ -103,7 +106,8 @@ class RowLoop:
             trials = s.effort.accepted + s.effort.rejected
             return (s.status == Status.OK) & (s.t < s.enough) & (trials < max_trials) & (s.idle < MOST_IDLE)
 
-        end = until_done(self._turn, unfinished, theta, start, together=False, group=GROUP)
+        group = GROUP if self.laws.size <= FEW else 1
+        end = until_done(self._turn, unfinished, theta, start, together=False, group=group)
         # A trajectory that has failed before takes no part: its tolerance is infinite.
         incomplete = (end.t < end.enough) & (end.status == Status.OK) & jnp.isfinite(theta.tol)
         status = jnp.where(incomplete, Status.TOO_MANY_STEPS, jnp.where(jnp.isfinite(theta.tol), end.status, Status.OK))
@@ -213,7 +217,8 @@ class RowLoop:
         if self.settings.edges == "nscd":
             giving_way = self._leaving(theta, s) & d.stuck
             closed, leaves = closed & ~giving_way, leaves | giving_way
-        meeting = Encounter(closed, leaves, reached[events.CONE])
+        breaks = jnp.any(reached[events.CONE]) & self._at_limit(theta.system, s.mode, at)
+        meeting = Encounter(closed, leaves, breaks)
         limit = jnp.where(d.event, theta.tol, jnp.inf)  # other lanes of a batch wait
         _, rest_speed = self.settings.tolerances(s.q.dtype)
         motion = Motion(theta.system, s.mode, self.settings.lcp)
@@ -221,6 +226,13 @@ class RowLoop:
         kind = kinds(self.laws, s.mode, meeting, result, theta.tol)
         at_edge = jnp.any(d.released) | d.stuck
         return result, jnp.where(at_edge & leaves, EventKind.EDGE, kind), meeting
+
+    def _at_limit(self, system: System, mode: Mode, at: Point) -> Array:
+        """Sticking contacts (n_N,) at the limit of their friction, however redundant ones among them share it."""
+        motion = Motion(system, mode._replace(share=at.force))
+        force = evenly(motion, at.t, at.q, at.u)
+        left = events.indicators(motion, self.laws, at._replace(force=force))[events.CONE]
+        return left <= ALL_BUT * self.laws.split(force)[1]
 
     def _status(
         self, theta: Theta, s: _State, trial: _Trial, d: _Decision, at: Point, result: After, meeting: Encounter
@@ -255,6 +267,7 @@ class RowLoop:
         first = jnp.zeros_like(values).at[events.GAP].set(jnp.maximum(gap_0, 0.0))
         load = tol * jnp.maximum(1.0, jnp.max(jnp.abs(at.force), initial=0.0))
         noise = jnp.zeros_like(values).at[jnp.array([events.FORCE, events.CONE])].set(load)
+        noise = noise.at[events.SLIP].set(events.unsure_slip(self.laws))
         verdict = s.search.judge(values.reshape(-1), first.reshape(-1), noise.reshape(-1), h, s.t)
         open_before = ~s.mode.closed & (gap_0 > tol)
         dips = jnp.where(open_before, search.dip(gap_0, h * rate_0, at.gap, h * rate_1, tol), 1.0)

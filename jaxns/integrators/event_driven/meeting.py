@@ -24,6 +24,7 @@ from ..levels.acceleration_level import (
     Motion,
     acceleration_rows,
     as_impact,
+    evenly,
     holding_direction,
     settle,
     unit_slips,
@@ -189,7 +190,8 @@ class Meeting:
         begins = stays & ~slides & ~breaks & ((start_speed > limit) | ~laws.rough(mu))
         direction = jnp.where(laws.spread(begins), start, direction)
         stick = closed & ~(slides | breaks | begins) & (dimensions(laws) > 0)
-        return Mode(closed, stick, direction, lax.stop_gradient(force))
+        motion = Motion(system, Mode(closed, stick, direction, force))
+        return motion.mode._replace(share=lax.stop_gradient(evenly(motion, at.t, at.q, u)))
 
     def _settled(self, u: Array, P: Array, mode: Mode) -> tuple[Array, Array, Array, Array, Array]:
         system, at = self.motion.system, self.at

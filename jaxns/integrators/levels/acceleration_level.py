@@ -148,16 +148,23 @@ class Motion:
         return jnp.concatenate([bilateral, closed, laws.spread(closed & stick)])
 
     def friction(self, laws: LawTable, t: Array, q: Array, u: Array, held: Callable[[], Array]) -> Array:
-        """−λ_F of sliding contacts per unit of normal force (n_F,), zero for the others.
+        """−λ_F per unit of normal force (n_F,): of sliding contacts their friction; of sticking ones what they carried when
+        the mode was decided, beside which their rows have a force of their own.
+
+        Where the friction of redundant contacts is determined in sum alone, each so goes on with its part of what its
+        normal force allows: if the sum is at its limit, all are, and none lets go before the others.
 
         `held()` are the forces that would hold all closed contacts.
         """
         system, (closed, stick, old, _) = self.system, self.mode
+        _, shared_N, shared_F = laws.split(self._share())
         mu = system.at_speeds(t, q, u).coefficients(system.rows(t, q, u), u.dtype)[2]
         direction = old  # in one dimension it is constant; stages that overshoot the end of sliding go on as before
         if laws.spatial:
             direction = self._direction(laws, mu, system.gamma_F(t, q, u), held())
-        return jnp.where(laws.spread(closed & ~stick), laws.sliding(direction, mu), 0.0)
+        sliding = jnp.where(laws.spread(closed & ~stick), laws.sliding(direction, mu), 0.0)
+        carries = laws.spread(jnp.where(closed & stick, shared_N, 0.0))
+        return jnp.where(carries > 0.0, -shared_F / jnp.where(carries > 0.0, carries, 1.0), sliding)
 
     def _direction(self, laws: LawTable, mu: Array, gamma_F: Array, held: Array) -> Array:
         """Directions of sliding in space, also where sliding begins from rest.
@@ -174,6 +181,11 @@ class Motion:
         share = laws.spread(jnp.minimum(speed / _SLOW, 1.0))
         blend = unit_slips(laws, share * slip + (1.0 - share) * balance)[0]
         return jnp.where(laws.spread(driven & (speed < _SLOW)), blend, slip)
+
+    def _share(self) -> Array:
+        """Forces λ (n,) to which the motion keeps where only sums of them are determined, as of redundant contacts: those
+        with which the mode was decided. Another split could leave a friction set that the sum does not leave."""
+        return jnp.zeros_like(self.mode.share) if self.unilateral else lax.stop_gradient(self.mode.share)
 
     def _held(self) -> Motion:
         """The same with all closed contacts sticking."""
@@ -204,21 +216,20 @@ class Motion:
         free, M_inv_W = apply_inverse(M_inv, self.system.h(t, q, u)), materialise(apply_inverse(M_inv, W))
 
         def held() -> Array:
-            return self._held()._forces(laws, free, M_inv_W, W, nu())
+            return self._held()._forces(laws, free, M_inv_W, W, nu(), share.at[n:].set(0.0))
 
-        # Sliding friction turns the force direction of its contact: λ_F = −D λ_N.
+        share = self._share()
+        # Friction turns the force direction of its contact: λ_F = −D λ_N, and what a sticking one has beside it.
         D = self.friction(laws, t, q, u, held)
         dragged = materialise(M_inv_W.at[:, b:n].add(-laws.gather((M_inv_W[:, n:] * D).T).T))
-        force = self._forces(laws, free, dragged, W_rows, bias)
+        force = self._forces(laws, free, dragged, W_rows, bias, share.at[n:].set(0.0))
         u_dot = free + dense.matmul(dragged, force)
         return Forces(u_dot, force.at[n:].add(-D * laws.spread(force[b:n])))
 
-    def _forces(self, laws: LawTable, free: Array, M_inv_W: Array, W_rows: Array, bias: Array) -> Array:
-        """λ of the rows that act, with W_rowsᵀ(free + M⁻¹W λ) + bias = 0 for them."""
+    def _forces(self, laws: LawTable, free: Array, M_inv_W: Array, W_rows: Array, bias: Array, share: Array) -> Array:
+        """λ of the rows that act, with W_rowsᵀ(free + M⁻¹W λ) + bias = 0 for them; as near to `share` as the rows allow."""
         A = dense.matmul(W_rows.T, M_inv_W)
-        # Of redundant contacts only the sum of the forces is determined. They go on as they were when the mode was decided:
-        # another split could leave a friction set that the sum does not leave.
-        share = jnp.where(self.acting(laws) & (not self.unilateral), lax.stop_gradient(self.mode.share), 0.0)
+        share = jnp.where(self.acting(laws), share, 0.0)
         missing = -(bias + dense.matmul(W_rows.T, free + dense.matmul(M_inv_W, share)))
         return share + self.acting_forces(laws, A, missing)
 
@@ -255,6 +266,33 @@ def _complementary(laws: LawTable, A: Array, c: Array, acting: Array) -> Array:
     reduced = jnp.where(closed[:, None] & closed, reduced, jnp.eye(laws.n_N, dtype=A.dtype))
     carried = lemke(reduced, jnp.where(closed, -rest, 1.0)).z > 0.0
     return acting.at[b:n].set(carried & closed)
+
+
+def evenly(motion: Motion, t: Array, q: Array, u: Array) -> Array:
+    """The forces λ (n,) that a mode remembers, with the friction of redundant sticking contacts spread evenly.
+
+    Of all friction forces that move the system alike, those with the smallest Σ |λ_F|² / (μ λ_N): contacts that share a load
+    reach their limits together. Otherwise the one that reaches it first lets go, but cannot slide, for the others still
+    stick; nothing moves, and the same contacts are asked again.
+
+    With S² = diag(μ λ_N) and B = S Wᵀ M⁻¹ W S they are S y for the part y of S⁻¹λ_F in the range of B.
+    """
+    laws, force = motion.laws(t, q, u), motion.mode.share
+    n = laws.n_bilateral + laws.n_N
+    if not laws.n_F:
+        return force
+    mu = motion.system.at_speeds(t, q, u).coefficients(motion.system.rows(t, q, u), u.dtype)[2]
+    holds = jnp.maximum(laws.spread(force[laws.n_bilateral : n]) * mu, 0.0)
+    S = jnp.sqrt(jnp.where(laws.spread(motion.mode.closed & motion.mode.stick), holds, 0.0))
+    d = Directions.at(Configuration(motion.system, t, q, u))
+    A = dense.matmul(d.W[:, n:].T, d.M_inv_W[:, n:])
+    B = S[:, None] * A * S
+    largest = jnp.max(jnp.diag(B))
+    y = outside = jnp.where(S > 0.0, force[n:] / jnp.where(S > 0.0, S, 1.0), 0.0)
+    remove = dense.inverse(jnp.eye(laws.n_F, dtype=A.dtype) + B / jnp.where(largest > 0.0, 1e-7 * largest, 1.0))
+    for _ in range(3):  # (1 + B/ε)⁻¹ removes what lies in the range, up to ε, and keeps the rest
+        outside = dense.matmul(remove, outside)
+    return force.at[n:].set(jnp.where(S > 0.0, S * (y - outside), force[n:]))
 
 
 def settle(motion: Motion, t: Array, q: Array, u: Array) -> Array:
