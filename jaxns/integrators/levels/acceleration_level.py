@@ -271,9 +271,9 @@ def _complementary(laws: LawTable, A: Array, c: Array, acting: Array) -> Array:
 def evenly(motion: Motion, t: Array, q: Array, u: Array) -> Array:
     """The forces λ (n,) that a mode remembers, with the friction of redundant sticking contacts spread evenly.
 
-    Of all friction forces that move the system alike, those with the smallest Σ |λ_F|² / (μ λ_N): contacts that share a load
-    reach their limits together. Otherwise the one that reaches it first lets go, but cannot slide, for the others still
-    stick; nothing moves, and the same contacts are asked again.
+    Of all friction forces that move the system alike, those with the smallest Σ |λ_F|² / (μ λ_N): contacts that share a
+    load reach their limits together. Otherwise the one that reaches it first lets go, but cannot slide, for the others
+    still stick; nothing moves, and the same contacts are asked again.
 
     With S² = diag(μ λ_N) and B = S Wᵀ M⁻¹ W S they are S y for the part y of S⁻¹λ_F in the range of B.
     """
