@@ -12,6 +12,7 @@ from jaxns.solve.lanes import on_lanes
 from jaxns.trace import pattern, primitives, vectorise
 from jaxns.trace.dependence import depends_on
 from jaxns.trace.digest import digest
+from jaxns.trace.distinct import distinct
 
 LANES = 4
 
@@ -122,3 +123,14 @@ def test_a_digest_depends_on_the_program_alone():
 
     assert len({hashed(square, cube, square, cube) for _ in range(20)}) == 1
     assert len({hashed(square, square), hashed(square, cube), hashed(cube, square), hashed(cube, cube)}) == 4
+
+
+def test_constants_that_print_alike_are_two():
+    """Numbers are told apart by their bits: printed to eight digits these are one, and their difference was zero."""
+
+    def difference(x):
+        return x * np.array(1.00000000001) - x * np.array(1.00000000002)
+
+    assert distinct(difference)(1.0) == difference(1.0) != 0.0
+    with np.printoptions(precision=1):
+        assert distinct(lambda x: x * 9.81 - x * 9.79)(1.0) == pytest.approx(0.02)

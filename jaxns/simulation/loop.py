@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
-from ..integrators.base import Integrator, follows_speeds, law_table, remembers_motion, tolerance
+from ..integrators.base import Integrator, Step, follows_speeds, law_table, remembers_motion, tolerance
 from ..integrators.event_driven.state import Log
 from ..model.system import Rows, System
 from ..solve.defined import accepted_or
@@ -44,65 +44,74 @@ class Loop:
 def start(system: System, integrator: Integrator, q0: Array, u0: Array, dt: Any, t0: Any) -> Loop:
     t0, dt = jnp.asarray(t0, q0.dtype), jnp.asarray(dt, q0.dtype)
     memory = integrator.start(system, t0, q0, u0, dt)
-    return _strong(Loop(n=0, q=q0, u=u0, memory=memory, status=int(Status.OK), t0=t0, dt=dt))  # type: ignore[arg-type]
+    return strong(Loop(n=0, q=q0, u=u0, memory=memory, status=int(Status.OK), t0=t0, dt=dt))  # type: ignore[arg-type]
 
 
-def _strong(tree: Any) -> Any:
+def strong(tree: Any) -> Any:
     """The same values, none of weak type: a type that changes from chunk to chunk would compile the chunk again."""
     return jax.tree.map(lambda x: lax.convert_element_type(x, jnp.result_type(x)), tree)
 
 
 @partial(jax.jit, static_argnums=1, inline=True)
-def _step(system: System, integrator: Integrator, tol: Any, loop: Loop) -> tuple[Loop, Record]:
+def advance(system: System, integrator: Integrator, tol: Any, loop: Loop) -> tuple[Loop, Record]:
     """One step and its record. A `jit` of its own, so that programs that hold it share one trace of it."""
     rows = system.rows(loop.t0, loop.q, loop.u)
 
     def step(loop: Loop) -> tuple[Loop, Record]:
-        alive = loop.status == Status.OK
-        t = loop.t0 + loop.n * loop.dt
-        limit = jnp.where(alive, jnp.asarray(tol, loop.q.dtype), jnp.inf)
-        here = system if follows_speeds(integrator) else system.at_speeds(t, loop.q, loop.u)
-        new = integrator.step(here, t, loop.q, loop.u, loop.dt, loop.memory, limit)
-        finite = jnp.all(jnp.isfinite(jnp.concatenate([new.q, new.u])))
-        # The verdict of the first solve that failed: those after it work with what it left.
-        outcome, worst = jnp.where(finite, Status.OK, Status.NONFINITE), new.solves[0].row
-        for solve in reversed(new.solves):
-            failed = solve.status > Status.OK
-            outcome, worst = jnp.where(failed, solve.status, outcome), jnp.where(failed, solve.row, worst)
-        accepted = alive & (outcome == Status.OK)
-
-        def keep(new: Array, old: Array) -> Array:
-            return jnp.where(accepted, new, old)
-
-        after = replace(
-            loop,
-            n=loop.n + 1,
-            q=accepted_or(accepted, new.q, loop.q),
-            u=accepted_or(accepted, new.u, loop.u),
-            memory=jax.tree.map(keep, new.memory, loop.memory),
-            status=jnp.where(alive, outcome, loop.status),
-        )
-        return after, {
-            **_split(rows, accepted_or(accepted, new.P, jnp.zeros_like(new.P))),
-            "status": jnp.where(alive, outcome, jnp.where(loop.n == 0, loop.status, Status.STOPPED)),
-            "stage_iterations": jnp.stack([s.iterations for s in new.solves]),
-            "residual": jnp.max(jnp.stack([s.residual for s in new.solves])),
-            "worst_row": jnp.where(alive & ~accepted, worst, -1),
-            "effort": jax.tree.map(lambda e: keep(e, jnp.zeros_like(e)), new.extra),
-            "reduced": jax.tree.map(lambda e: keep(e, jnp.zeros_like(e)), new.reduced),
-            "captured": jax.tree.map(lambda e: keep(e, jnp.zeros_like(e)), new.captured),
-        }
+        return judged(rows, loop, integrator.step(*arguments(system, integrator, tol, loop)))
 
     policy = jax.checkpoint_policies.save_only_these_names(ROOT)
-    return _strong(jax.checkpoint(step, policy=policy, prevent_cse=False)(loop))
+    return strong(jax.checkpoint(step, policy=policy, prevent_cse=False)(loop))
 
 
-def _no_steps(step: Callable[[Loop], tuple[Loop, Record]], loop: Loop) -> Record:
+def arguments(system: System, integrator: Integrator, tol: Any, loop: Loop) -> tuple[Any, ...]:
+    """Those of the next step: (system, t, q, u, Δt, memory, tol)."""
+    t = loop.t0 + loop.n * loop.dt
+    limit = jnp.where(loop.status == Status.OK, jnp.asarray(tol, loop.q.dtype), jnp.inf)
+    here = system if follows_speeds(integrator) else system.at_speeds(t, loop.q, loop.u)
+    return here, t, loop.q, loop.u, loop.dt, loop.memory, limit
+
+
+def judged(rows: Rows, loop: Loop, new: Step) -> tuple[Loop, Record]:
+    """The state after a step, and its record: it is accepted if its solves are, and its numbers are finite."""
+    alive = loop.status == Status.OK
+    finite = jnp.all(jnp.isfinite(jnp.concatenate([new.q, new.u])))
+    # The verdict of the first solve that failed: those after it work with what it left.
+    outcome, worst = jnp.where(finite, Status.OK, Status.NONFINITE), new.solves[0].row
+    for solve in reversed(new.solves):
+        failed = solve.status > Status.OK
+        outcome, worst = jnp.where(failed, solve.status, outcome), jnp.where(failed, solve.row, worst)
+    accepted = alive & (outcome == Status.OK)
+
+    def keep(new: Array, old: Array) -> Array:
+        return jnp.where(accepted, new, old)
+
+    after = replace(
+        loop,
+        n=loop.n + 1,
+        q=accepted_or(accepted, new.q, loop.q),
+        u=accepted_or(accepted, new.u, loop.u),
+        memory=jax.tree.map(keep, new.memory, loop.memory),
+        status=jnp.where(alive, outcome, loop.status),
+    )
+    return after, {
+        **_split(rows, accepted_or(accepted, new.P, jnp.zeros_like(new.P))),
+        "status": jnp.where(alive, outcome, jnp.where(loop.n == 0, loop.status, Status.STOPPED)),
+        "stage_iterations": jnp.stack([s.iterations for s in new.solves]),
+        "residual": jnp.max(jnp.stack([s.residual for s in new.solves])),
+        "worst_row": jnp.where(alive & ~accepted, worst, -1),
+        "effort": jax.tree.map(lambda e: keep(e, jnp.zeros_like(e)), new.extra),
+        "reduced": jax.tree.map(lambda e: keep(e, jnp.zeros_like(e)), new.reduced),
+        "captured": jax.tree.map(lambda e: keep(e, jnp.zeros_like(e)), new.captured),
+    }
+
+
+def no_steps(step: Callable[[Loop], tuple[Loop, Record]], loop: Loop) -> Record:
     """The record of a row before its first step."""
     return jax.tree.map(lambda s: jnp.zeros(s.shape, s.dtype), jax.eval_shape(step, loop)[1])
 
 
-def _with_step(seen: Record, step: Record) -> Record:
+def with_step(seen: Record, step: Record) -> Record:
     """The record of a row with one more step: percussions and counts add up, the largest residual and the first failure
     stay."""
     first = seen["status"] == Status.OK
@@ -121,7 +130,7 @@ def _split(rows: Rows, P: Array) -> dict[str, Array]:
     return {"P_g": P_b[: rows.n_g], "P_gamma": P_b[rows.n_g :], "P_N": P_N, "P_F": laws.contact_matrix(P_F)}
 
 
-def _row(system: System, loop: Loop, record: Record) -> dict[str, Any]:
+def row_of(system: System, loop: Loop, record: Record) -> dict[str, Any]:
     """What a trajectory keeps of a row."""
     t = loop.t0 + loop.n * loop.dt
     rates = {} if system.kinematics is None else {"q_dot": system.q_dot(t, loop.q, loop.u)}
@@ -137,8 +146,8 @@ def start_chunks(
 ) -> tuple[Loop, Record, dict[str, Any]]:
     """The state before the first chunk: that of the loop, and the record of the row that is under way. Also row 0."""
     loop = start(system, integrator, q0, u0, dt, t0)
-    record = _no_steps(partial(_step, system, integrator, tol), loop)
-    return loop, record, _row(system, loop, record)
+    record = no_steps(partial(advance, system, integrator, tol), loop)
+    return loop, record, row_of(system, loop, record)
 
 
 @partial(jax.jit, static_argnums=1)
@@ -150,7 +159,7 @@ def chunk(
     Returns the state after them and the rows (K, …) of the chunk, of which the first one goes on with the row that the
     chunk before left unfinished. Nothing about the length of a run is static: one program serves all of them.
     """
-    shapes = jax.eval_shape(partial(_row, system), loop, record)
+    shapes = jax.eval_shape(partial(row_of, system), loop, record)
     capacity = max(1, CHUNK_BYTES // sum(math.prod(s.shape) * s.dtype.itemsize for s in jax.tree.leaves(shapes)))
     empty = jax.tree.map(lambda s: jnp.zeros((capacity, *s.shape), s.dtype), shapes)
     first = loop.n // save_every
@@ -161,8 +170,8 @@ def chunk(
 
     def step(state: tuple[Loop, Record]) -> tuple[Loop, Record]:
         loop, seen = state
-        loop, report = _step(system, integrator, tol, loop)
-        return loop, _with_step(seen, report)
+        loop, report = advance(system, integrator, tol, loop)
+        return loop, with_step(seen, report)
 
     def row(state: tuple[Loop, Record, dict[str, Any]]) -> tuple[Loop, Record, dict[str, Any]]:
         loop, record, rows = state
@@ -172,9 +181,9 @@ def chunk(
         # A loop of its own, also for a single step: apart from the large arrays of rows, many a step takes half of the
         # time (docs/decisions.md).
         loop, record = lax.while_loop(lambda state: state[0].n < end, step, (loop, record))
-        return loop, record, jax.tree.map(lambda all, one: all.at[place].set(one), rows, _row(system, loop, record))
+        return loop, record, jax.tree.map(lambda all, one: all.at[place].set(one), rows, row_of(system, loop, record))
 
-    return _strong(lax.while_loop(more, row, (loop, record, empty)))
+    return strong(lax.while_loop(more, row, (loop, record, empty)))
 
 
 # As a scan --------------------------------------------------------------------------------------------------------------
@@ -185,12 +194,12 @@ def scan(
     system: System, integrator: Integrator, tol: float, start: Loop, num_rows: int, save_every: int
 ) -> tuple[Loop, dict[str, Any]]:
     """`num_rows` rows of `save_every` steps each; returns the last state and the stacked rows."""
-    step = partial(_step, system, integrator, tol)
+    step = partial(advance, system, integrator, tol)
     start = _live(start, system, integrator)
 
     def row(loop: Loop, _: None) -> tuple[Loop, dict[str, Any]]:
         loop, record = step(loop) if save_every == 1 else _merged(step, loop, save_every)
-        return loop, _row(system, loop, record)
+        return loop, row_of(system, loop, record)
 
     return lax.scan(row, start, length=num_rows)
 
@@ -214,16 +223,16 @@ def _merged(step: Callable[[Loop], tuple[Loop, Record]], loop: Loop, count: int)
     def both(carry: tuple[Loop, Record]) -> tuple[tuple[Loop, Record], None]:
         loop, seen = carry
         loop, report = step(loop)
-        return (loop, _with_step(seen, report)), None
+        return (loop, with_step(seen, report)), None
 
-    return checkpointed_scan(both, (loop, _no_steps(step, loop)), count)[0]
+    return checkpointed_scan(both, (loop, no_steps(step, loop)), count)[0]
 
 
 @jax.jit
 def finish(system: System, start: Loop, end: Loop | None, rows: dict[str, Any]) -> Trajectory:
     """Put the initial state in front of the rows, and what the integrator remembers of events beside them."""
     rows = dict(rows)
-    first = _row(system, start, {})
+    first = row_of(system, start, {})
     for name in (name for name in ROWS if name in rows):  # in one order: a program has one fingerprint
         initial = first.get(name, jnp.zeros_like(rows[name][0]))
         rows[name] = jnp.concatenate([initial[None], rows[name]])
@@ -282,8 +291,8 @@ def simulate_each_dt(
             phase, dt = now
             loop = jax.tree.map(lambda first, last: jnp.where(phase == _FRESH, first, last), begin, loop)
             status = jnp.where(phase == _IDLE, Status.STOPPED, loop.status)
-            loop, record = _step(system, integrator, tol, replace(loop, dt=dt, status=status))
-            return loop, _row(system, loop, record)
+            loop, record = advance(system, integrator, tol, replace(loop, dt=dt, status=status))
+            return loop, row_of(system, loop, record)
 
         return lax.scan(next_row, begin, (phase, dts[which]))[1]
 

@@ -13,6 +13,7 @@ from jax import Array
 
 from ..host.progress import LateBar, Notice, clock
 from ..integrators.base import Integrator, law_table, tolerance
+from ..integrators.event_driven.integrator import EventDriven
 from ..model.affinity import check_affinity
 from ..model.checks import (
     acceptable,
@@ -25,7 +26,7 @@ from ..model.checks import (
 from ..model.system import Rows, System
 from ..model.values import inside_trace, is_concrete
 from ..solve.status import Status
-from . import loop
+from . import apart, loop
 from .trajectory import ROWS, SimulationError, Trajectory
 
 __all__ = ["SimulationError", "Trajectory", "simulate"]
@@ -89,9 +90,8 @@ def simulate(
         begin = loop.start(system, integrator, q0, u0, dt, t0)
         fine = acceptable(system, rows, q0, u0, begin.dt, begin.t0)
         begin = replace(begin, status=jnp.where(fine, begin.status, Status.BAD_INPUT))
-        return loop.finish(
-            system, begin, *loop.scan(system, integrator, tol, begin, num_steps // save_every, save_every)
-        )
+        scan = apart.scan if isinstance(integrator, EventDriven) else loop.scan
+        return loop.finish(system, begin, *scan(system, integrator, tol, begin, num_steps // save_every, save_every))
     system, q0, u0 = jax.tree.map(_strong, (system, q0, u0))
     initial: tuple[Any, ...] = q0, u0, np.asarray(dt, q0.dtype), np.asarray(t0, q0.dtype)
     with Notice(_about_compilation(integrator, rows, q0.size), show=progress) as notice:

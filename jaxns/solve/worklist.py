@@ -58,7 +58,9 @@ def until_done(
     return run(context, state)
 
 
-def where_wanted(function: Callable[..., Any], wanted: Array, arguments: tuple[Any, ...], otherwise: Any) -> Any:
+def where_wanted(
+    function: Callable[..., Any], wanted: Array, arguments: tuple[Any, ...], otherwise: Any, group: int = GROUP
+) -> Any:
     """function(*arguments) where it is wanted, else `otherwise`; under `jax.vmap` for the lanes alone that want it.
 
     For code that is not differentiated.
@@ -81,12 +83,12 @@ def where_wanted(function: Callable[..., Any], wanted: Array, arguments: tuple[A
         everything = jax.tree.map(lambda _: True, otherwise)
         if is_batched:
             some = lambda *arguments: function(*arguments[:-1])  # noqa: E731
-            return _in_groups(some, wanted, arguments, tuple(batched), otherwise), everything
+            return _in_groups(some, wanted, arguments, tuple(batched), otherwise, group), everything
         if not any(jax.tree.leaves(batched)):
             full = lambda: _with_lanes(function(*arguments), None, size)  # noqa: E731
             return lax.cond(wanted, full, lambda: otherwise), everything
         many = jax.vmap(function, in_axes=_axes(tuple(batched)))
-        return where_wanted(many, wanted, arguments, otherwise), everything
+        return where_wanted(many, wanted, arguments, otherwise, group), everything
 
     return run(wanted, arguments, otherwise)
 

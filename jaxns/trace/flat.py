@@ -11,6 +11,7 @@ from collections.abc import Set
 from itertools import accumulate, pairwise
 from typing import Any, NamedTuple
 
+import numpy as np
 from jax.extend import core
 
 from .primitives import CALLS, inner_program
@@ -66,7 +67,7 @@ class _Numbering:
 
         def slot(atom: Any) -> int:
             if isinstance(atom, core.Literal):
-                return self._constant((repr(atom.val), str(atom.aval)), atom.val)
+                return self._constant((np.asarray(atom.val).tobytes(), str(atom.aval)), atom.val)
             return slots[atom]
 
         for equation in closed.jaxpr.eqns:

@@ -19,7 +19,6 @@ from jax.ad_checkpoint import checkpoint_name
 
 from ...model.system import System
 from ...solve.implicit import ROOT, zero_tangent
-from ...solve.inclusion import Stats
 from ..base import Step, law_table
 from ..levels.acceleration_level import Mode
 from .loop import RowLoop
@@ -81,10 +80,7 @@ class EventDriven(Settings):
         return Memory(Mode.open(laws, q.dtype), dt, jnp.asarray(True), Log.empty(self.max_events, laws, q.dtype))
 
     def step(self, system: System, t: Array, q: Array, u: Array, dt: Array, memory: Memory, tol: Array) -> Step:
-        end = _advance(RowLoop(self, system.rows(t, q, u)), Theta(system, t, dt, q, u, memory, tol))
-        smooth = Stats(end.status, end.effort.accepted + end.effort.rejected, jnp.zeros_like(t), jnp.asarray(-1))
-        motion = end.motion
-        return Step(motion.q, motion.u, motion.P, end.next_memory(), (smooth, end.stats), end.effort)
+        return _advance(RowLoop(self, system.rows(t, q, u)), Theta(system, t, dt, q, u, memory, tol)).step()
 
 
 @partial(jax.custom_jvp, nondiff_argnums=(0,))

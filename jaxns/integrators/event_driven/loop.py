@@ -7,7 +7,7 @@ an indicator changed its sign, searches the instant by further trials of the sam
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -17,19 +17,19 @@ from ...laws.table import LawTable
 from ...model.system import Rows, System
 from ...solve.inclusion import Root, Stats, worse
 from ...solve.status import Status
-from ...solve.worklist import until_done
+from ...solve.worklist import until_done, where_wanted
 from ...trace.vectorise import stored
 from ..base import law_table, velocity_unit
 from ..levels.acceleration_level import NO_SLIP, Mode, Motion, acceleration_rows, evenly, unit_slips
 from ..moreau import Moreau
 from . import events, search
 from .events import EventKind, Point
-from .meeting import After, Encounter, Meeting, choose, kinds, only_if
+from .meeting import After, Encounter, Meeting, choose, kinds
 from .runge_kutta import SmoothStep
 from .state import Effort, Instants, Log, Memory, Moved, Outcome, Settings, Slot, Start, Theta
 
-# Lanes of a batch that work on a row at once. They wait for the slowest of them, and in half of the turns one of them has
-# an event: with more than a few rows of constraints and contacts each lane alone is faster (docs/decisions.md).
+# Lanes of a batch of derivatives that work on a row at once. They wait for the slowest of them: with more than a few rows
+# of constraints and contacts each lane alone is faster (docs/decisions.md).
 GROUP, FEW = 32, 4
 ALL_BUT = 1e-6  # of the normal force: a friction force with so little to spare is at its limit
 MOST_IDLE = 400  # events at one instant, each found by some fifty trials; more than eight find no way on
@@ -99,27 +99,30 @@ class RowLoop:
         return law_table(self.rows)
 
     def run(self, theta: Theta, record: bool) -> tuple[Outcome, Slot | None]:
-        start = self._start(theta, record)
-        max_trials = 20 * self.settings.max_steps
-
-        def unfinished(s: _State) -> Array:
-            trials = s.effort.accepted + s.effort.rejected
-            return (s.status == Status.OK) & (s.t < s.enough) & (trials < max_trials) & (s.idle < MOST_IDLE)
-
+        start = self.start(theta, record)
         group = GROUP if self.laws.size <= FEW else 1
-        end = until_done(self._turn, unfinished, theta, start, together=False, group=group)
+        end = until_done(self.turn, self.unfinished, theta, start, together=False, group=group)
+        return self.outcome(theta, end), end.schedule
+
+    def unfinished(self, s: _State) -> Array:
+        trials = s.effort.accepted + s.effort.rejected
+        some = (trials < 20 * self.settings.max_steps) & (s.idle < MOST_IDLE)
+        return (s.status == Status.OK) & (s.t < s.enough) & some
+
+    def outcome(self, theta: Theta, end: _State) -> Outcome:
+        """The row, of which `end` is the last state."""
         # A trajectory that has failed before takes no part: its tolerance is infinite.
         incomplete = (end.t < end.enough) & (end.status == Status.OK) & jnp.isfinite(theta.tol)
         status = jnp.where(incomplete, Status.TOO_MANY_STEPS, jnp.where(jnp.isfinite(theta.tol), end.status, Status.OK))
         moved = Moved(end.q, end.u, end.P, end.mode.direction, end.log.instants)
         memory = Memory(end.mode, end.h, end.fresh, end.log)
-        return Outcome(moved, memory, status, end.stats, end.effort), end.schedule
+        return Outcome(moved, memory, status, end.stats, end.effort)
 
     def nearby(self, theta: Theta) -> Array:
         """What is no time at all, at the end of a row."""
         return 16.0 * jnp.finfo(theta.t.dtype).eps * (jnp.abs(theta.t) + theta.dt)
 
-    def _start(self, theta: Theta, record: bool) -> _State:
+    def start(self, theta: Theta, record: bool) -> _State:
         _, t, dt, q, u, memory, tol = theta
         S, n_N = self.settings.max_steps, self.rows.n_N
         zero, no, none = jnp.asarray(0), jnp.asarray(False), jnp.zeros((n_N,), bool)
@@ -148,13 +151,17 @@ class RowLoop:
             Effort(zero, zero, zero), status, stats, schedule,
         )  # fmt: skip
 
-    def _turn(self, theta: Theta, s: _State) -> _State:
+    def turn(self, theta: Theta, s: _State) -> _State:
         """One trial step and what follows from it."""
         h_min, h_max = self.settings.bounds(theta.dt)
         trial: _Trial = stored(self._trial(theta, s))
         d = self._decide(theta, s, trial, h_min)
         at = choose(d.still, self._here(theta, s, trial.at), trial.at)
-        result, kind, meeting = only_if(d.event, lambda: self._happen(theta, s, trial, d, at))
+        # Of a batch few lanes have an event in the same turn.
+        unneeded: Any = None  # it would be gathered, too
+        known = theta._replace(memory=unneeded), s._replace(log=unneeded, schedule=None), trial, d, at
+        nothing = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), jax.eval_shape(self._happen, *known))
+        result, kind, meeting = where_wanted(self._happen, d.event, known, nothing, group=1)
         # What the contacts do at the very start is no event, unless they are hit.
         kind = jnp.where(d.event & (~s.fresh | (kind == EventKind.IMPACT)), kind, EventKind.NONE)
         went_on = s.mode._replace(direction=self.turned(s.mode, at))

@@ -5,12 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, get_args
 
+import jax
 import jax.numpy as jnp
 from jax import Array
 
 from ...laws.table import LawTable
 from ...model.system import System
 from ...solve.inclusion import Root, Stats
+from ..base import Step
 from ..levels.acceleration_level import Mode
 from .events import Events
 from .meeting import Encounter
@@ -111,6 +113,15 @@ class Log(NamedTuple):
             self.entries + jnp.sum(happened),
         )
 
+    def first(self, count: Array) -> Log:
+        """The same with its first entries alone."""
+        kept = jnp.arange(self.kind.shape[0]) < count
+
+        def clear(x: Array) -> Array:
+            return jnp.where(kept.reshape(-1, *[1] * (x.ndim - 1)), x, 0) if x.ndim else x
+
+        return jax.tree.map(clear, self._replace(entries=count))
+
     def events(self) -> Events:
         return Events(self.instants.t, self.kind, self.contact, self.instants.before, self.instants.after, self.entries)
 
@@ -163,11 +174,13 @@ class Outcome(NamedTuple):
     stats: Stats
     effort: Effort
 
-    def next_memory(self) -> Memory:
-        """Memory with the derivatives of the motion."""
-        m = self.memory
-        log = m.log._replace(instants=self.motion.instants)
-        return m._replace(mode=m.mode._replace(direction=self.motion.direction), log=log)
+    def step(self) -> Step:
+        """The row as a step of an integrator; its memory has the derivatives of the motion."""
+        m, effort = self.memory, self.effort
+        q, u, P, direction, instants = self.motion
+        memory = m._replace(mode=m.mode._replace(direction=direction), log=m.log._replace(instants=instants))
+        smooth = Stats(self.status, effort.accepted + effort.rejected, jnp.zeros_like(m.h), jnp.asarray(-1))
+        return Step(q, u, P, memory, (smooth, self.stats), effort)
 
 
 class Start(NamedTuple):
