@@ -115,8 +115,9 @@ def _posed(system, integrator, state, dt, tol, laws):
     t, q, u, memory = state
     with ExitStack() as patches:
         patches.enter_context(mock.patch.object(implicit, "solve", recorded))
-        for function in (Moreau.step, TwoSolves.step, Statement.solved, solve_impact):  # where it is a default
-            defaults = tuple(recorded if value is original else value for value in function.__defaults__)
+        # Where it is a default:
+        for function in {type(integrator).step, Moreau.step, TwoSolves.step, Statement.solved, solve_impact}:
+            defaults = tuple(recorded if value is original else value for value in function.__defaults__ or ())
             patches.enter_context(mock.patch.object(function, "__defaults__", defaults))
         integrator.step(system, t, q, u, jnp.asarray(dt), memory, jnp.asarray(tol))
     laws.extend(problem.laws for problem, *_ in found)
