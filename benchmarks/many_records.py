@@ -9,7 +9,7 @@ its own seed and is stored when it ends, so `--first` goes on with a run that wa
 
 `linearised`: the same records, noise and outliers, with the prediction replaced by its first order at the truth, where no
 loss jumps: errors that the noise alone makes, and whether standard errors state them. `truth`: the full prediction again,
-begun at the truth, with the default tolerance.
+begun at the truth.
 
 `bound`: Cramér and Rao's bound of the standard errors, for these drops without outliers. The drops were chosen by it,
 before any fit: with μ = 0.1, falls of 1.6 m/s, 0.5 m/s along the ground and 31 rows it is 0.24, 1.2 and 0.35 % (e_N, μ,
@@ -111,7 +111,7 @@ def bound() -> dict[str, float]:
 
 def drawn(turn: int, count: int = 100) -> tuple[np.random.Generator, Any, Any, Any]:
     """The generator, initial states, and records without and with errors, of one repetition."""
-    rng = np.random.default_rng([2, turn])  # sets of [1, …] served to find what holds records back
+    rng = np.random.default_rng([5, turn])  # sets of [1, …] to [3, …] served to find what holds records back
     own = drops(count, rng)
     clean = np.asarray(CLEAN(own))
     data = clean + NOISE * rng.standard_normal(clean.shape)
@@ -132,8 +132,6 @@ def repetition(turn: int) -> dict[str, Any]:
         bounds=BOUNDS,
         weights=1.0 / NOISE**2,
         loss="cauchy",
-        num_iters=40,
-        tol=1e-4,
     )
     seconds = time.perf_counter() - begin[0], time.process_time() - begin[1]
     print(f"{turn}: {seconds[0]:.0f} s, {seconds[1]:.0f} of a processor; " + str(fit).replace("\n", "; "), flush=True)
@@ -169,7 +167,7 @@ def from_truth(turn: int) -> dict[str, Any]:
     """Of one set of records, when the descent begins at the truth."""
     _, own, _, data = drawn(turn)
     fit = ns.identify_records(
-        LOCATED, data, shared=TRUTH, own=own, bounds=BOUNDS, weights=1.0 / NOISE**2, loss="cauchy", num_iters=40
+        LOCATED, data, shared=TRUTH, own=own, bounds=BOUNDS, weights=1.0 / NOISE**2, loss="cauchy"
     )
     intervals = fit.intervals()
     found = {k: [float(fit.shared[k]), float(fit.standard_errors[k]), *map(float, intervals[k])] for k in TRUTH}

@@ -43,7 +43,7 @@ def fit_of(records, **options):
 
 
 def test_eliminated_step_is_that_of_the_whole_matrix(rng):
-    """The same damped least squares problem, written out as one dense matrix."""
+    """The same damped least squares problem, written out as one dense matrix; damped is what does not follow δs."""
     count, n, k, m = 4, 9, 2, 3
     J, r = rng.standard_normal((count, n, k + m)), rng.standard_normal((count, n))
     own, damping = np.array([0.1, 1.0, 0.01, 3.0]), 0.3
@@ -54,15 +54,31 @@ def test_eliminated_step_is_that_of_the_whole_matrix(rng):
     for i in range(count):
         rows, columns = slice(i * n, (i + 1) * n), slice(i * k, (i + 1) * k)
         A[rows, columns], A[rows, count * k :], b[rows] = J[i, :, :k], J[i, :, k:], -r[i]
-        A[count * n + i * k : count * n + (i + 1) * k, columns] = np.sqrt(own[i]) * np.diag(D_o[i])
-    follow = np.linalg.lstsq(A[:, : count * k], A[:, count * k :], rcond=None)[0]  # own ones, where shared ones move
-    D_s = np.linalg.norm(A[:, count * k :] - A[:, : count * k] @ follow, axis=0)
+        T = np.linalg.lstsq(J[i, :, :k], J[i, :, k:], rcond=None)[0]  # own ones follow by −T δs
+        damped = slice(count * n + i * k, count * n + (i + 1) * k)
+        A[damped, columns] = np.sqrt(own[i]) * np.diag(D_o[i])
+        A[damped, count * k :] = A[damped, columns] @ T
+        np.testing.assert_allclose(step.follow[i], -T @ step.shared, rtol=1e-8)
+    left = A[: count * n, count * k :] - A[: count * n, : count * k] @ np.linalg.lstsq(
+        A[: count * n, : count * k], A[: count * n, count * k :], rcond=None
+    )[0]  # fmt: skip
+    D_s = np.linalg.norm(left, axis=0)
     A[-m:, -m:] = np.sqrt(damping) * np.diag(D_s)
     whole = np.linalg.lstsq(A, b, rcond=None)[0]
-    np.testing.assert_allclose(step.own.ravel(), whole[: count * k], rtol=1e-10)
-    np.testing.assert_allclose(step.shared, whole[count * k :], rtol=1e-10)
+    np.testing.assert_allclose(step.own.ravel(), whole[: count * k], rtol=1e-8)
+    np.testing.assert_allclose(step.shared, whole[count * k :], rtol=1e-8)
     promised = [np.sum((J[i] @ np.append(step.own[i], step.shared) + r[i]) ** 2) for i in range(count)]
     np.testing.assert_allclose(step.predicted, promised, rtol=1e-10)
+
+
+def test_a_record_that_cannot_move_does_not_hold_shared_parameters(rng):
+    """Damping of own parameters is that of their own steps; they follow shared ones all the same."""
+    J, r = rng.standard_normal((4, 9, 5)), rng.standard_normal((4, 9))
+    J[1, :, 2:] += 1e3 * J[1, :, :1]  # where own ones absorb most of what shared ones do
+    R = arrow.triangles(J, r)
+    stuck, free = (arrow.step(R, 2, np.array([1e-6, damping, 1e-6, 1e-6]), 0.0) for damping in (1e8, 1e-6))
+    np.testing.assert_allclose(stuck.shared, free.shared, rtol=1e-6)
+    np.testing.assert_allclose(stuck.own[1], stuck.follow[1], rtol=1e-6)
 
 
 def test_linear_model_against_regression_with_one_matrix(rng):
@@ -278,6 +294,21 @@ def test_records_beyond_a_jump_of_their_loss_find_back(rng):
     assert fit.converged
     assert fit.loss < 0.01**2
     assert abs(fit.shared["e_N"] - 0.5) < 3.0 * fit.standard_errors["e_N"]
+
+
+def test_records_find_back_from_their_first_rows(rng):
+    """Guesses of frequencies a period off at the end: least squares of all rows have many minima, of the first ones one."""
+    t = np.linspace(0.0, 1.0, 60)
+
+    def predict(shared, own, record):
+        return shared["a"] * jnp.sin(own["w"] * t)
+
+    w = rng.uniform(25.0, 35.0, 20)
+    records = 0.8 * np.sin(w[:, None] * t) + 0.02 * rng.standard_normal((20, 60))
+    guess = w + rng.choice([-7.0, 7.0], 20)
+    fit = ns.identify_records(predict, records, shared={"a": 1.0}, own={"w": guess})
+    np.testing.assert_allclose(fit.own["w"], w, rtol=0.01)
+    assert abs(fit.shared["a"] - 0.8) < 3.0 * fit.standard_errors["a"]
 
 
 # Parts, failures, files -------------------------------------------------------------------------------------------------

@@ -1,13 +1,16 @@
 """Least squares with an arrow-shaped normal matrix: shared parameters s, and own ones o_i of each record i.
 
-    Σ_i |r_i + J_o,i δo_i + J_s,i δs|² + Σ_i λ_i |D_o,i δo_i|² + λ |D_s δs|²  →  min
+    Σ_i |r_i + J_o,i δo_i + J_s,i δs|² + Σ_i λ_i |D_o,i (δo_i + T_i δs)|² + λ |D_s δs|²  →  min,  T_i = J_o,i⁺ J_s,i
 
-D_o are the lengths of the columns of J_o, and D_s those of what is left of J_s once own parameters follow: own parameters
-absorb most of J_s, and damping in its whole length would stop all steps along the valley that remains.
+−T δs is how own parameters follow shared ones, so that the prediction changes least. Only what they move beyond it is
+damped: own parameters that damping stops from following would hold the shared ones, too, with all of J_s. D_o are the
+lengths of the columns of J_o, and D_s those of J̃ = J_s − J_o T, what is left of J_s: own parameters absorb most of it, and
+damping in its whole length would stop all steps along the valley that remains. As J_oᵀJ̃ = 0, the problem falls apart: δs
+is that of J̃ alone, and what own parameters move beyond following is what they would move if δs were zero.
 
-Each record is squeezed into the triangle R of (J_o, J_s, r) = QR, which knows all of its squares. With damping added, one
-more QR eliminates δo_i, and what is left of all records is one small problem in δs: linear cost in the number of records,
-and no JᵀJ, whose condition is that of J squared. Numpy's LAPACK on the host; nothing of it is compiled by XLA.
+Each record is squeezed into the triangle R of (J_o, J_s, r) = QR, which knows all of its squares, and one more QR
+eliminates δo_i. What is left of all records is one small problem in δs: linear cost in the number of records, and no JᵀJ,
+whose condition is that of J squared. Numpy's LAPACK on the host; nothing of it is compiled by XLA.
 """
 
 from __future__ import annotations
@@ -18,10 +21,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 Floats = NDArray[np.floating]
+FOLLOW = 1e-10  # damping of δo where own parameters follow, so that directions that no sample sees stay
 
 
 class Step(NamedTuple):
     shared: Floats  # δs (m,)
+    follow: Floats  # −T δs (N, k)
     own: Floats  # δo (N, k)
     predicted: Floats  # (N,) the squares that the linear model promises
 
@@ -60,7 +65,7 @@ def eliminate_own(R: Floats, k: int, damping: Floats) -> tuple[Floats, Floats]:
 def step(R: Floats, k: int, damping_own: Floats, damping: float, free: bool = True) -> Step:
     """The damped step; with `free` False shared parameters stay."""
     m = R.shape[2] - k - 1
-    rows, rest = eliminate_own(R, k, damping_own)
+    rows, rest = eliminate_own(R, k, np.full(len(R), FOLLOW))
     shared = np.zeros(m)
     if free and m:
         squeezed = np.asarray(np.linalg.qr(rest.reshape(-1, m + 1), mode="r"))
@@ -68,10 +73,16 @@ def step(R: Floats, k: int, damping_own: Floats, damping: float, free: bool = Tr
         A = np.concatenate([squeezed[:, :m], np.sqrt(damping) * np.diag(D)])
         b = np.concatenate([squeezed[:, m], np.zeros(m)])
         shared = -np.linalg.lstsq(A / D, b, rcond=None)[0] / D
-    right = rows[:, :, k:-1] @ shared + rows[:, :, -1]
-    own = -np.linalg.solve(rows[:, :, :k], right[..., None])[..., 0] if k else np.zeros((len(R), 0))
+    follow = _own_from(rows, k, rows[:, :, k:-1] @ shared)
+    damped, _ = eliminate_own(R, k, damping_own)
+    own = follow + _own_from(damped, k, damped[:, :, -1])
     whole = np.concatenate([own, np.broadcast_to(shared, (len(R), m)), np.ones((len(R), 1))], axis=1)
-    return Step(shared, own, np.sum(np.einsum("nij,nj->ni", R, whole) ** 2, axis=1))
+    return Step(shared, follow, own, np.sum(np.einsum("nij,nj->ni", R, whole) ** 2, axis=1))
+
+
+def _own_from(rows: Floats, k: int, right: Floats) -> Floats:
+    """δo (N, k) from the rows of `eliminate_own` and what stands beside them (N, k)."""
+    return -np.linalg.solve(rows[:, :, :k], right[..., None])[..., 0] if k else np.zeros((len(rows), 0))
 
 
 def marginal(J_own: Floats, J_shared: Floats, curvature: Floats) -> Floats:

@@ -108,7 +108,9 @@ def check_records(
     failed = failures(values, samples.weights)
     # Residuals of the size of the noise: the covariance is then that of a fit to such records.
     small = values._replace(r=np.where(samples.exists, sigma, np.nan) * np.ones_like(values.r))
-    state = descent.State(task.own, task.own, task.shared, small, samples.weights, Loss("l2"), np.zeros(task.count))
+    state = descent.State(
+        task.own, task.own, task.shared, small, samples.weights, Loss("l2"), np.zeros(task.count), samples.position
+    )
     state.values.r[failed] = np.nan
     found = covariances(state)
     z = jnp.asarray(task.shared)

@@ -1,7 +1,8 @@
 """Levenberg–Marquardt for many records: one damping for the shared parameters, and one for each record's own.
 
 A joint step is judged by the loss of all records. Records that it made worse, or that failed, then move their own
-parameters alone, each judged by itself, so that a few hard records neither stop the others nor get lost.
+parameters alone, each judged by itself, so that a few hard records neither stop the others nor get lost. Now and then all
+records search for better own parameters (`_search`), since no step leads back over a jump of the loss.
 """
 
 from __future__ import annotations
@@ -21,10 +22,13 @@ FIRST_DAMPING = 5e-2
 LARGEST = 1e8  # damping beyond which no step helps
 TRIES = 5  # dampings of one joint step, each larger by twice the factor of the one before
 REPAIRS = 1  # own steps of a record that a joint step made worse
-DRAWS = 4  # other own parameters that such a record tries
-RESCUE = 3  # joint steps after which records far worse than most try other own parameters
-CONCENTRATE = 4  # steps of the better half
-RETURN = 8  # steps of all records, from their guesses
+DRAWS = (1.0,) * 4  # widths of the draws that such a record tries, in errors of own parameters
+SEARCH = 3  # joint steps after which records look for better own parameters, while that is of use
+REACHES = (1.0, 3.0, 10.0, 30.0)  # widths of the draws of a search, in errors of own parameters
+# Parts of a record to which a search fits own parameters, one after the other: from the first rows on, and all at once.
+HORIZONS = (0.25, 0.4, 0.55, 0.7, 0.85, 1.0)
+WHOLE = (1.0, 1.0)
+SEARCH_STEPS = 4  # own steps for each of them
 
 
 @dataclass
@@ -38,6 +42,7 @@ class State:
     weights: Floats  # (N, n)
     loss_of: Loss
     damping_own: Floats  # (N,)
+    position: Floats  # (n,) place of a sample along its record, from 0 to 1
     damping: float = FIRST_DAMPING
     history: list[float] = field(default_factory=list)
     converged: bool = False
@@ -79,10 +84,12 @@ def losses(values: Values, weights: Floats, loss: Loss) -> Floats:
     return np.where(failures(values, weights), np.inf, each)
 
 
-def begin(evaluator: Evaluator, own: Floats, shared: Floats, weights: Floats, name: LossName) -> State:
+def begin(
+    evaluator: Evaluator, own: Floats, shared: Floats, weights: Floats, name: LossName, position: Floats
+) -> State:
     """The state at the start; the scale of a robust loss comes from its residuals."""
     values = evaluator(own, shared, slopes=False)
-    state = State(own, own.copy(), shared, values, weights, Loss(name), np.full(len(own), FIRST_DAMPING))
+    state = State(own, own.copy(), shared, values, weights, Loss(name), np.full(len(own), FIRST_DAMPING), position)
     rescale(state, shared.size)
     return state
 
@@ -137,7 +144,8 @@ def joint_step(evaluator: Evaluator, state: State, tol: float) -> tuple[bool, fl
         trial = replace(state, own=own, shared=shared, values=values, damping_own=state.damping_own.copy())
         worse = ~(trial.losses() <= before)
         if k and worse.any():
-            _repair(evaluator, trial, np.flatnonzero(worse), state.own, before)
+            followed = state.own + within_reach(step.follow, bounded(evaluator.box_own))
+            _repair(evaluator, trial, np.flatnonzero(worse), np.stack([followed, state.own]), before)
         brought = _gain(before, trial.losses(), total)
         promised = float(np.sum((here - step.predicted)[~state.failed])) / max(total, 1e-300)
         if brought > 0.0 or (state.failed.all() and not trial.failed.all()):
@@ -173,80 +181,80 @@ def bounded(box: Any) -> NDArray[np.bool_]:
     return np.isfinite(np.asarray(box.lo)) | np.isfinite(np.asarray(box.hi))
 
 
-def _repair(evaluator: Evaluator, state: State, index: NDArray[Any], old_own: Floats, before: Floats) -> None:
+def _repair(evaluator: Evaluator, state: State, index: NDArray[Any], others: Floats, before: Floats) -> None:
     """Records that a joint step made worse move by themselves; then those that still are try other own parameters.
 
     Where the order of impacts changes, the loss of a record jumps, and no derivative sees the other side of the jump. Own
     parameters drawn as the record itself determines them, and those of before the step, look there.
     """
-    _try_others(evaluator, state, index[state.failed[index]], old_own[None])
+    _try_others(evaluator, state, index, others)
     own_steps(evaluator, state, REPAIRS, index)
     still = index[state.losses()[index] > 1.01 * before[index]]
     if len(still):
         rng = np.random.default_rng(len(state.history))  # the same draws in each run
         look(evaluator, state, still)
-        _try_others(evaluator, state, still, np.stack([old_own, *_draws(state, still, rng)]))
+        _try_others(evaluator, state, still, _draws(state, still, rng, state.own, DRAWS))
 
 
-def _rescue(evaluator: Evaluator, state: State) -> None:
-    """Records whose loss is far above that of most may sit behind a jump: they try other own parameters, too."""
-    each = state.losses()
-    fine = np.isfinite(each)
-    if not state.own.shape[1] or not fine.any():
-        return
-    index = np.flatnonzero(fine & (each > 2.0 * np.median(each[fine])))
-    if len(index):
-        look(evaluator, state, index)
-        _try_others(evaluator, state, index, np.stack(_draws(state, index, np.random.default_rng(len(state.history)))))
-        state.damping_own[index] = np.minimum(state.damping_own[index], 1.0)  # from a new place a record may move again
-        own_steps(evaluator, state, REPAIRS, index)
-
-
-def _restart(evaluator: Evaluator, state: State, tol: float) -> bool:
-    """Begin again from what the better half of the records says of the shared parameters; whether that led lower.
+def _search(evaluator: Evaluator, state: State) -> float:
+    """Each record looks for better own parameters where shared ones are; the relative decrease of the loss.
 
     While shared parameters are wrong, own ones bend to hide it, and may end beyond a jump of the loss, where another order
-    of impacts fits nearly as well. Enough such records hold the shared parameters where they are, and no step leads back.
-    But most of them fit worse than the others: without them the shared parameters move on (least trimmed squares), and then
-    all records begin again from their guesses, as some of the better half sit beyond a jump, too; each keeps what is best.
+    of impacts fits nearly as well. No step leads back, and enough such records hold the shared parameters where they are.
+    So records begin again from their guesses: from all rows, and from the first rows on, as what comes first decides the
+    order of what follows. Records that fit worse than most do so from draws around their guesses, too.
     """
     before = state.losses()
     fine = np.isfinite(before)
     if not state.own.shape[1] or not fine.any():
-        return False
-    worse = ~(before <= np.median(before[fine]))
-    half = replace(
-        state, weights=np.where(worse[:, None], 0.0, state.weights), damping=FIRST_DAMPING, history=[],
-        damping_own=state.damping_own.copy(),
-    )  # fmt: skip
-    for _ in range(CONCENTRATE):
-        joint_step(evaluator, half, tol)
-    values = evaluator(state.guess, half.shared, slopes=False)
-    again = replace(half, own=state.guess.copy(), values=values, weights=state.weights)
-    again.damping_own = np.full(len(before), FIRST_DAMPING)
+        return 0.0
     everyone = np.arange(len(before))
-    own_steps(evaluator, again, RETURN, everyone)
-    _try_others(evaluator, again, everyone, np.stack([state.own, half.own]))
-    joint_step(evaluator, again, tol)
-    if _gain(before, again.losses(), float(np.sum(before[fine]))) <= tol:
-        return False
-    state.own, state.shared, state.values = again.own, again.shared, again.values
-    state.damping, state.damping_own = again.damping, again.damping_own
-    return True
+    each = before / np.maximum(np.sum(state.weights, axis=1), 1e-300)
+    middle = np.median(each[fine])
+    far = np.flatnonzero(~(each <= middle + 2.0 * 1.4826 * np.median(np.abs(each[fine] - middle))))
+    _begin_again(evaluator, state, everyone, state.guess, WHOLE)
+    _begin_again(evaluator, state, everyone, state.guess, HORIZONS)
+    look(evaluator, state, far)
+    draws = _draws(state, far, np.random.default_rng(len(state.history)), state.guess, REACHES)
+    _begin_again(evaluator, state, np.tile(far, len(draws)), draws[:, far].reshape(-1, draws.shape[2]), WHOLE)
+    return _gain(before, state.losses(), float(np.sum(before[fine])))
 
 
-def _draws(state: State, index: NDArray[Any], rng: np.random.Generator) -> list[Floats]:
-    """Own parameters from normal distributions with the covariance that each record's own residuals give."""
+def _begin_again(
+    evaluator: Evaluator, state: State, index: NDArray[Any], own: Floats, horizons: tuple[float, ...]
+) -> None:
+    """The records in `index`, which may repeat some, begin at `own` and are fitted to more and more of their rows."""
+    if not len(index):
+        return
+    part = evaluator.part(index)
+    weights = state.weights[index]
+    values = part(own, state.shared, slopes=False)
+    trial = replace(state, own=own.copy(), values=values)
+    for horizon in horizons:
+        trial.weights = np.where(state.position <= horizon * (1.0 + 1e-12), weights, 0.0)
+        trial.damping_own = np.full(len(index), FIRST_DAMPING)
+        own_steps(part, trial, SEARCH_STEPS)
+    after, mine = trial.losses(), state.losses()
+    order = np.argsort(-after, kind="stable")  # of several starts of one record the best is written last
+    better = order[after[order] < mine[index[order]]]
+    state.own = state.own.copy()
+    state.own[index[better]] = trial.own[better]
+    state.damping_own[index[better]] = trial.damping_own[better]
+    _place(state, index[better], Values(*(x[better] for x in trial.values)))
+
+
+def _draws(
+    state: State, index: NDArray[Any], rng: np.random.Generator, centre: Floats, reaches: tuple[float, ...]
+) -> Floats:
+    """Own parameters (c, N, k) around `centre`, with the covariance that each record's own residuals give."""
     R = triangles(state, index)
     k = state.own.shape[1]
     rows, _ = arrow.eliminate_own(R, k, np.full(len(index), 1e-3))
-    spread = np.sqrt(triangle_losses(state)[index] / max(np.sum(state.weights[index] > 0.0) / len(index), 1.0))
-    found = []
-    for _ in range(DRAWS):
+    spread = np.sqrt(triangle_losses(state)[index] / np.maximum(np.sum(state.weights[index] > 0.0, axis=1), 1))
+    found = np.tile(centre, (len(reaches), 1, 1))
+    for own, reach in zip(found, reaches, strict=True):
         moved = np.linalg.solve(rows[:, :, :k], rng.standard_normal((len(index), k, 1)))[..., 0]
-        own = state.own.copy()
-        own[index] += np.clip(spread[:, None] * moved, -1.0, 1.0)
-        found.append(own)
+        own[index] += np.clip(reach * spread[:, None] * moved, -1.0, 1.0)
     return found
 
 
@@ -299,7 +307,7 @@ def _place(state: State, index: NDArray[Any], values: Values) -> None:
 
 def descend(evaluator: Evaluator, state: State, num_iters: int, tol: float, watch: Any) -> None:
     """Joint steps until their gain is below `tol`, relative to the loss, twice in a row; `watch(state)` after each."""
-    idle, settled, restarts = 0, False, True
+    idle, settled, searching = 0, False, True
     state.converged = False
     for turn in range(num_iters):
         taken, promised, brought = joint_step(evaluator, state, tol)
@@ -308,11 +316,9 @@ def descend(evaluator: Evaluator, state: State, num_iters: int, tol: float, watc
             settled = not rescale(state, state.shared.size) and turn > 3
         idle = idle + 1 if max(promised, brought) <= tol or (taken and brought <= tol) else 0
         ends = idle >= 2 or state.damping > LARGEST
-        if taken and turn % RESCUE == RESCUE - 1:
-            _rescue(evaluator, state)
-        if ends or (restarts and turn % RESCUE == RESCUE - 1):
-            restarts = _restart(evaluator, state, tol)
-            ends, settled = ends and not restarts, settled and not restarts
+        if ends or (searching and turn % SEARCH == SEARCH - 1):
+            searching = _search(evaluator, state) > tol
+            ends, settled = ends and not searching, settled and not searching
         state.history.append(state.loss)
         watch(state)
         if ends:

@@ -120,9 +120,10 @@ class Evaluator:
     mesh: Mesh | None = None
 
     def part(self, index: NDArray[Any]) -> Evaluator:
-        """Some of the records alone."""
+        """Some of the records alone, or some of them several times, in chunks of the same size: these are compiled."""
         records = jax.tree.map(lambda x: np.asarray(x)[index], self.records)
-        return replace(self, records=records, box_own=Box(*(x[index] for x in self.box_own)), count=len(index))
+        box = Box(*(x[index] for x in self.box_own))
+        return replace(self, records=records, box_own=box, count=len(index), chunk=self._chunk())
 
     def __call__(
         self, own: NDArray[Any], shared: NDArray[Any], index: NDArray[Any] | None = None, slopes: bool = True

@@ -127,7 +127,7 @@ def run_stages(
     for number, fraction in enumerate(stages):
         if number < first:
             continue
-        state = descent.begin(task.evaluator, own, shared, task.samples.up_to(fraction), loss)
+        state = descent.begin(task.evaluator, own, shared, task.samples.up_to(fraction), loss, task.samples.position)
         state.guess = task.own
         if state.failed.all():
             raise IdentificationError(
@@ -157,7 +157,9 @@ def hold_out(task: Task, index: NDArray[Any], state: descent.State, loss: LossNa
     part = task.part(index)
     weights = part.samples.weights
     known = np.full(weights.shape[1], True) if rows is None else part.samples.row < rows
-    first = descent.begin(part.evaluator, part.own, state.shared, np.where(known, weights, 0.0), "l2")
+    first = descent.begin(
+        part.evaluator, part.own, state.shared, np.where(known, weights, 0.0), "l2", part.samples.position
+    )
     # Guesses may be far off, where a loss with the scale of the fit sees outliers alone: first squares, then that loss.
     for first.loss_of in (Loss("l2"), *([] if loss == "l2" else [state.loss_of])):
         first.damping_own[:] = descent.FIRST_DAMPING
