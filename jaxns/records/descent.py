@@ -230,8 +230,9 @@ def _begin_again(
     weights = state.weights[index]
     values = part(own, state.shared, slopes=False)
     trial = replace(state, own=own.copy(), values=values)
+    reach = np.max(state.position, where=np.any(state.weights > 0.0, axis=0), initial=0.0)  # of the rows fitted now
     for horizon in horizons:
-        trial.weights = np.where(state.position <= horizon * (1.0 + 1e-12), weights, 0.0)
+        trial.weights = np.where(state.position <= horizon * reach * (1.0 + 1e-12), weights, 0.0)
         trial.damping_own = np.full(len(index), FIRST_DAMPING)
         own_steps(part, trial, SEARCH_STEPS)
     after, mine = trial.losses(), state.losses()
@@ -318,7 +319,9 @@ def descend(evaluator: Evaluator, state: State, num_iters: int, tol: float, watc
         ends = idle >= 2 or state.damping > LARGEST
         if ends or (searching and turn % SEARCH == SEARCH - 1):
             searching = _search(evaluator, state) > tol
-            ends, settled = ends and not searching, settled and not searching
+            if searching:  # on with steps as long as at first: what held the shared parameters may be gone
+                ends, settled, idle = False, False, 0
+                state.damping = min(state.damping, FIRST_DAMPING)
         state.history.append(state.loss)
         watch(state)
         if ends:

@@ -20,7 +20,7 @@ from .loop import Loop, Record
 
 # Lanes that work at once, where a system has few rows of constraints and contacts. Of larger ones a trial step takes as
 # long in a batch as alone, and an event longer (docs/decisions.md).
-LANES, FEW = 32, 16
+LANES, FEW_ROWS = 32, 16
 
 
 @partial(jax.custom_jvp, nondiff_argnums=(1, 4, 5))
@@ -67,6 +67,7 @@ class _Apart:
     num_rows: int
     save_every: int
 
+    @partial(jax.jit, static_argnums=0)  # for batches that are not compiled as a whole
     def run(self, system: System, tol: Any, start: Loop) -> tuple[Loop, dict[str, Any]]:
         rows = system.rows(start.t0, start.q, start.u)
         row_loop = RowLoop(self.integrator, rows)
@@ -84,7 +85,7 @@ class _Apart:
             (system, tol),
             in_step.strong(_Lane(begin, turns, seen, saved)),
             together=False,
-            group=LANES if row_loop.laws.size <= FEW else 1,
+            group=LANES if row_loop.laws.size <= FEW_ROWS else 1,
         )
         log = end.turns.log.first(end.loop.memory.log)
         return replace(end.loop, memory=end.loop.memory._replace(log=log)), end.saved

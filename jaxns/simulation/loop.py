@@ -97,8 +97,8 @@ def judged(rows: Rows, loop: Loop, new: Step) -> tuple[Loop, Record]:
     return after, {
         **_split(rows, accepted_or(accepted, new.P, jnp.zeros_like(new.P))),
         "status": jnp.where(alive, outcome, jnp.where(loop.n == 0, loop.status, Status.STOPPED)),
-        "stage_iterations": jnp.stack([s.iterations for s in new.solves]),
-        "residual": jnp.max(jnp.stack([s.residual for s in new.solves])),
+        "stage_iterations": jnp.where(alive, jnp.stack([s.iterations for s in new.solves]), 0),
+        "residual": jnp.where(alive, jnp.max(jnp.stack([s.residual for s in new.solves])), 0.0),
         "worst_row": jnp.where(alive & ~accepted, worst, -1),
         "effort": jax.tree.map(lambda e: keep(e, jnp.zeros_like(e)), new.extra),
         "reduced": jax.tree.map(lambda e: keep(e, jnp.zeros_like(e)), new.reduced),

@@ -28,10 +28,9 @@ from .meeting import After, Encounter, Meeting, choose, kinds
 from .runge_kutta import SmoothStep
 from .state import Effort, Instants, Log, Memory, Moved, Outcome, Settings, Slot, Start, Theta
 
-# Lanes of a batch of derivatives that work on a row at once. They wait for the slowest of them: with more than a few rows
-# of constraints and contacts each lane alone is faster (docs/decisions.md).
-GROUP, FEW = 32, 4
-ALL_BUT = 1e-6  # of the normal force: a friction force with so little to spare is at its limit
+# Lanes of a batch that work on one row at once, where they wait for each other (derivatives, convergence studies): with
+# more rows of constraints and contacts than a few each lane alone is faster (docs/decisions.md).
+WAITING, FEW_ROWS = 32, 4
 MOST_IDLE = 400  # events at one instant, each found by some fifty trials; more than eight find no way on
 
 
@@ -100,7 +99,7 @@ class RowLoop:
 
     def run(self, theta: Theta, record: bool) -> tuple[Outcome, Slot | None]:
         start = self.start(theta, record)
-        group = GROUP if self.laws.size <= FEW else 1
+        group = WAITING if self.laws.size <= FEW_ROWS else 1
         end = until_done(self.turn, self.unfinished, theta, start, together=False, group=group)
         return self.outcome(theta, end), end.schedule
 
@@ -224,9 +223,9 @@ class RowLoop:
         if self.settings.edges == "nscd":
             giving_way = self._leaving(theta, s) & d.stuck
             closed, leaves = closed & ~giving_way, leaves | giving_way
-        breaks = jnp.any(reached[events.CONE]) & self._at_limit(theta.system, s.mode, at)
+        breaks = jnp.any(reached[events.CONE]) & self._at_limit(theta.system, s.mode, at, theta.tol)
         meeting = Encounter(closed, leaves, breaks)
-        limit = jnp.where(d.event, theta.tol, jnp.inf)  # other lanes of a batch wait
+        limit = jnp.where(d.event, theta.tol, jnp.inf)  # in nested batches other lanes wait
         _, rest_speed = self.settings.tolerances(s.q.dtype)
         motion = Motion(theta.system, s.mode, self.settings.lcp)
         result = Meeting(motion, self.rows, at, meeting, rest_speed, limit).happen()
@@ -234,12 +233,13 @@ class RowLoop:
         at_edge = jnp.any(d.released) | d.stuck
         return result, jnp.where(at_edge & leaves, EventKind.EDGE, kind), meeting
 
-    def _at_limit(self, system: System, mode: Mode, at: Point) -> Array:
+    def _at_limit(self, system: System, mode: Mode, at: Point, tol: Array) -> Array:
         """Sticking contacts (n_N,) at the limit of their friction, however redundant ones among them share it."""
         motion = Motion(system, mode._replace(share=at.force))
         force = evenly(motion, at.t, at.q, at.u)
         left = events.indicators(motion, self.laws, at._replace(force=force))[events.CONE]
-        return left <= ALL_BUT * self.laws.split(force)[1]
+        unsure = 64.0 * float(jnp.finfo(force.dtype).eps) ** 0.5  # `evenly` is not exact
+        return left <= unsure * self.laws.split(force)[1] + _noise(at, tol)
 
     def _status(
         self, theta: Theta, s: _State, trial: _Trial, d: _Decision, at: Point, result: After, meeting: Encounter
@@ -272,9 +272,9 @@ class RowLoop:
         rising = (gap_0 <= tol) & (at.gap < 0.0) & (rate_1 >= -small)
         values = values.at[events.GAP].set(jnp.where(rising, jnp.abs(at.gap), values[events.GAP]))
         first = jnp.zeros_like(values).at[events.GAP].set(jnp.maximum(gap_0, 0.0))
-        load = tol * jnp.maximum(1.0, jnp.max(jnp.abs(at.force), initial=0.0))
+        load = _noise(at, tol)
         noise = jnp.zeros_like(values).at[jnp.array([events.FORCE, events.CONE])].set(load)
-        noise = noise.at[events.SLIP].set(events.unsure_slip(self.laws))
+        noise = noise.at[events.SLIP].set(jnp.where(slow > 0.0, 0.0, events.unsure_slip(self.laws)))
         verdict = s.search.judge(values.reshape(-1), first.reshape(-1), noise.reshape(-1), h, s.t)
         open_before = ~s.mode.closed & (gap_0 > tol)
         dips = jnp.where(open_before, search.dip(gap_0, h * rate_0, at.gap, h * rate_1, tol), 1.0)
@@ -385,6 +385,11 @@ class RowLoop:
         """(ġ_N, γ_F) of each contact (n_N, 1 + d)."""
         _, normal, friction = self.laws.split(velocities)
         return jnp.concatenate([normal[:, None], self.laws.contact_matrix(friction)], axis=1)
+
+
+def _noise(at: Point, tol: Array) -> Array:
+    """What counts as zero among forces."""
+    return tol * jnp.maximum(1.0, jnp.max(jnp.abs(at.force), initial=0.0))
 
 
 def _put(schedule: Slot, index: Array, slot: Slot, wanted: Array) -> Slot:

@@ -190,8 +190,9 @@ class Meeting:
         begins = stays & ~slides & ~breaks & ((start_speed > limit) | ~laws.rough(mu))
         direction = jnp.where(laws.spread(begins), start, direction)
         stick = closed & ~(slides | breaks | begins) & (dimensions(laws) > 0)
-        motion = Motion(system, Mode(closed, stick, direction, force))
-        return motion.mode._replace(share=lax.stop_gradient(evenly(motion, at.t, at.q, u)))
+        mode = Mode(closed, stick, direction, lax.stop_gradient(force))
+        share = evenly(*lax.stop_gradient((Motion(system, mode), at.t, at.q, u)))
+        return mode._replace(share=share)
 
     def _settled(self, u: Array, P: Array, mode: Mode) -> tuple[Array, Array, Array, Array, Array]:
         system, at = self.motion.system, self.at

@@ -163,8 +163,14 @@ class Motion:
         if laws.spatial:
             direction = self._direction(laws, mu, system.gamma_F(t, q, u), held())
         sliding = jnp.where(laws.spread(closed & ~stick), laws.sliding(direction, mu), 0.0)
-        carries = laws.spread(jnp.where(closed & stick, shared_N, 0.0))
-        return jnp.where(carries > 0.0, -shared_F / jnp.where(carries > 0.0, carries, 1.0), sliding)
+        carries = self._carries(laws)
+        return jnp.where(carries, -shared_F / jnp.where(carries, laws.spread(shared_N), 1.0), sliding)
+
+    def _carries(self, laws: LawTable) -> Array:
+        """Friction rows (n_F,) of sticking contacts with a normal force, along with which their friction grows."""
+        _, shared_N, _ = laws.split(self._share())
+        loaded = shared_N > 1e-9 * jnp.max(shared_N, initial=0.0)
+        return laws.spread(self.mode.closed & self.mode.stick & loaded)
 
     def _direction(self, laws: LawTable, mu: Array, gamma_F: Array, held: Array) -> Array:
         """Directions of sliding in space, also where sliding begins from rest.
@@ -222,7 +228,8 @@ class Motion:
         # Friction turns the force direction of its contact: λ_F = −D λ_N, and what a sticking one has beside it.
         D = self.friction(laws, t, q, u, held)
         dragged = materialise(M_inv_W.at[:, b:n].add(-laws.gather((M_inv_W[:, n:] * D).T).T))
-        force = self._forces(laws, free, dragged, W_rows, bias, share.at[n:].set(0.0))
+        beside = jnp.where(self._carries(laws), 0.0, share[n:])
+        force = self._forces(laws, free, dragged, W_rows, bias, share.at[n:].set(beside))
         u_dot = free + dense.matmul(dragged, force)
         return Forces(u_dot, force.at[n:].add(-D * laws.spread(force[b:n])))
 
@@ -288,11 +295,16 @@ def evenly(motion: Motion, t: Array, q: Array, u: Array) -> Array:
     A = dense.matmul(d.W[:, n:].T, d.M_inv_W[:, n:])
     B = S[:, None] * A * S
     largest = jnp.max(jnp.diag(B))
-    y = outside = jnp.where(S > 0.0, force[n:] / jnp.where(S > 0.0, S, 1.0), 0.0)
-    remove = dense.inverse(jnp.eye(laws.n_F, dtype=A.dtype) + B / jnp.where(largest > 0.0, 1e-7 * largest, 1.0))
-    for _ in range(3):  # (1 + B/ε)⁻¹ removes what lies in the range, up to ε, and keeps the rest
-        outside = dense.matmul(remove, outside)
-    return force.at[n:].set(jnp.where(S > 0.0, S * (y - outside), force[n:]))
+    small = dense.pivot_threshold(A.dtype) ** 0.5 * largest
+    # (1 + B/ε)⁻⁸ keeps what lies outside of the range of B, and removes the rest.
+    outside = dense.inverse(jnp.eye(laws.n_F, dtype=A.dtype) + B / jnp.where(small > 0.0, small, 1.0))
+    for _ in range(3):
+        outside = dense.matmul(outside, outside)
+    held = jnp.where(S > 0.0, force[n:], 0.0)
+    spare = S * dense.matmul(outside, held / jnp.where(S > 0.0, S, 1.0))
+    # Next to ε all that a contact with a small load does seems to move nothing.
+    moves = jnp.abs(dense.matmul(A, spare)) > 1e-3 * jnp.diag(A) * jnp.abs(held)
+    return force.at[n:].add(jnp.where(moves, 0.0, -spare))
 
 
 def settle(motion: Motion, t: Array, q: Array, u: Array) -> Array:
